@@ -21,6 +21,9 @@ pub struct Package {
     pub kinds: &'static [Kind],
     /// The operator's arguments.
     pub run: &'static [&'static str],
+    /// Where its operator listens on the network of its node, if it runs there: it starts before Pods have a network.
+    /// Secure metrics have the next port.
+    pub host_port: Option<u16>,
     /// Whether its calls to others than the API server go through the proxy that OLM names.
     pub is_proxy_aware: bool,
     /// Its rights.

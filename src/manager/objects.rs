@@ -169,6 +169,11 @@ impl Blueprint<'_> {
                 }
                 all.insert("readinessProbe".to_owned(), probe);
             }
+            let requests = row.requests.get(name).map(|requests| json!({ "requests": requests }));
+            let own = container.resources.as_ref().map(|resources| json!(resources));
+            if let Some(resources) = own.or(requests) {
+                all.insert("resources".to_owned(), resources);
+            }
             if !mounts.is_empty() {
                 all.insert("volumeMounts".to_owned(), mounts.into());
             }

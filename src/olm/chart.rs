@@ -126,7 +126,7 @@ impl Defaults {
             ("resources", "Requests and limits of the operator.", pod["containers"][0]["resources"].clone()),
             ("affinity", "Where the operator's Pod runs: on what its image is built for.", pod["affinity"].clone()),
             ("nodeSelector", "", json!({})),
-            ("tolerations", "", json!([])),
+            ("tolerations", "", pod.get("tolerations").cloned().unwrap_or_else(|| json!([]))),
             ("priorityClassName", "", "".into()),
             ("podAnnotations", "Annotations of the operator's Pod, beside its own.", json!({})),
         ];

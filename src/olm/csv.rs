@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::descriptors::descriptors;
 use super::manifests::{self, Setting};
 use super::publisher::Publisher;
-use super::rbac::{rules, scc};
+use super::rbac::{PRIVILEGED, rules, scc};
 use super::release::Release;
 use crate::api::package::{Kind, Package, Where};
 use crate::api::schema;
@@ -166,7 +166,7 @@ fn install(package: &Package, release: &Release) -> Value {
         env.push(json!({ "name": name, "value": release.agent_image }));
     }
     // The agents' ServiceAccounts exist through their one right: `use` of an SCC. OLM makes them from it.
-    let agent = |account: &str| json!({ "serviceAccountName": account, "rules": [scc()] });
+    let agent = |account: &str| json!({ "serviceAccountName": account, "rules": [scc(PRIVILEGED)] });
     let rights = rules(package, Where::Cluster);
     let own = (!rights.is_empty()).then(|| json!({ "serviceAccountName": package.name, "rules": rights }));
     let cluster: Vec<Value> = own.into_iter().chain(package.accounts.iter().map(|account| agent(account))).collect();

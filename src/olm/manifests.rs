@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::rbac::{USERS, rules, scc};
+use super::rbac::{HOST_NETWORK, PRIVILEGED, USERS, rules, scc};
 use crate::api::package::{Package, Where};
 use crate::api::schema;
 
@@ -249,7 +249,7 @@ fn installer(package: &Package) -> Vec<Value> {
         // OLM makes these names from hashes.
         rule("rbac.authorization.k8s.io", &rbac, &["create", "list", "watch", "get", "update", "patch", "delete"]),
     ];
-    cluster.extend(makes_privileged_pods(package).then(scc));
+    cluster.extend(makes_privileged_pods(package).then(|| scc(PRIVILEGED)));
     cluster.extend([Where::Watched, Where::Own, Where::Cluster].into_iter().flat_map(|scope| rules(package, scope)));
     let accounts = std::iter::once(&package.name).chain(package.accounts).map(|name| (*name).to_owned()).collect();
     let mut own = vec![rule("", &["serviceaccounts"], &new), named("", &["serviceaccounts"], accounts)];
@@ -308,19 +308,26 @@ pub(super) fn deployment(package: &Package, setting: &Setting<'_>) -> Value {
             variable("POD_NAMESPACE", value_from("metadata.namespace")),
             variable("WATCH_NAMESPACE", setting.watched.clone()),
         ],
-        "ports": [{ "name": "http", "containerPort": 8080 }],
+        "ports": [{ "name": "http", "containerPort": package.host_port.unwrap_or(8080) }],
         "livenessProbe": probe("/livez", 20),
         "readinessProbe": probe("/readyz", 5),
         "resources": { "requests": { "cpu": "10m", "memory": "32Mi" }, "limits": { "memory": "256Mi" } },
         "securityContext": { "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] },
         "readOnlyRootFilesystem": true },
     });
-    if let (Some(variables), Some(own_image)) = (container["env"].as_array_mut(), own_image) {
-        variables.push(own_image);
+    if let Some(variables) = container["env"].as_array_mut() {
+        variables.extend(own_image);
+        let listens = |name: &str, port: u16| variable(name, json!({ "value": format!("0.0.0.0:{port}") }));
+        variables.extend(
+            package
+                .host_port
+                .into_iter()
+                .flat_map(|port| [listens("LISTEN_ADDRESS", port), listens("SECURE_METRICS_ADDRESS", port + 1)]),
+        );
     }
     let mut labelled = labels(package);
     labelled["app.kubernetes.io/version"] = env!("CARGO_PKG_VERSION").into();
-    json!({
+    let mut deployment = json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": { "name": package.name, "namespace": setting.namespace, "labels": labelled },
         "spec": {
@@ -342,7 +349,34 @@ pub(super) fn deployment(package: &Package, setting: &Setting<'_>) -> Value {
                 },
             },
         },
-    })
+    });
+    if package.host_port.is_some() {
+        on_host_network(&mut deployment["spec"]);
+    }
+    deployment
+}
+
+/// What lets an operator run where Pods have no network yet: on that of its node, on nodes that are not Ready.
+fn on_host_network(spec: &mut Value) {
+    // Two of them cannot have one port.
+    spec["strategy"]["rollingUpdate"] = json!({ "maxSurge": 0, "maxUnavailable": 1 });
+    spec["template"]["metadata"]["annotations"]["openshift.io/required-scc"] = HOST_NETWORK.into();
+    let pod = &mut spec["template"]["spec"];
+    pod["hostNetwork"] = true.into();
+    // The cluster's DNS has no network either, and no name is asked for.
+    pod["dnsPolicy"] = "Default".into();
+    pod["tolerations"] = early();
+}
+
+/// Taints of nodes that wait for their network, and of those that keep other Pods away.
+pub(super) fn early() -> Value {
+    let keys = [
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/network-unavailable",
+        "node-role.kubernetes.io/control-plane",
+        "node-role.kubernetes.io/master",
+    ];
+    keys.iter().map(|key| json!({ "key": key, "operator": "Exists" })).collect()
 }
 
 #[cfg(test)]

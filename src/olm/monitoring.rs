@@ -90,7 +90,8 @@ fn secure_objects(package: &Package, name: &str) -> Vec<Value> {
         "Service",
         json!({ "service.beta.openshift.io/serving-cert-secret-name": format!("{name}-tls") }),
         json!({ "spec": { "selector": { "app.kubernetes.io/name": package.name },
-            "ports": [{ "name": "https", "port": 8443, "targetPort": 8443 }] } }),
+            "ports": [{ "name": "https", "port": 8443,
+                "targetPort": package.host_port.map_or(8443, |port| port + 1) }] } }),
     );
     let account = object("v1", "ServiceAccount", Value::Null, json!({}));
     let mut token = object(

@@ -19,7 +19,9 @@ pub const USERS: &[(&str, &[&str], Option<&str>)] = &[
 /// The rules of a place as Kubernetes writes them.
 #[must_use]
 pub fn rules(package: &Package, scope: Where) -> Vec<Value> {
-    package
+    // What an operator needs on OpenShift to run on the network of its node.
+    let own = package.host_port.filter(|_| scope == Where::Cluster).map(|_| scc(HOST_NETWORK));
+    let all = package
         .rules
         .iter()
         .filter(|rule| rule.scope == scope)
@@ -30,11 +32,17 @@ pub fn rules(package: &Package, scope: Where) -> Vec<Value> {
             }
             value
         })
-        .collect()
+        .chain(own);
+    all.collect()
 }
 
+/// The SCC of a Pod on the network of its node that may do nothing else.
+pub(super) const HOST_NETWORK: &str = "hostnetwork-v2";
+/// The SCC of agents.
+pub(super) const PRIVILEGED: &str = "privileged";
+
 /// What agents need on OpenShift, and all they need.
-pub(super) fn scc() -> Value {
+pub(super) fn scc(name: &str) -> Value {
     json!({ "apiGroups": ["security.openshift.io"], "resources": ["securitycontextconstraints"],
-        "resourceNames": ["privileged"], "verbs": ["use"] })
+        "resourceNames": [name], "verbs": ["use"] })
 }

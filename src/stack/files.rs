@@ -16,6 +16,7 @@ use serde_json::{Map, Value};
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256};
 
+use super::confidential::may_show;
 use crate::k8s::hex::hex;
 
 /// So many instructions of a template are enough for thousands of servers.
@@ -77,7 +78,7 @@ struct Own<'o> {
 pub struct Files {
     /// By name and address.
     pub data: BTreeMap<String, String>,
-    /// Those of templates that render a secret.
+    /// Those of templates that may show a secret.
     pub secret: BTreeMap<String, String>,
     /// Another one when a program must read them again: not when only a server joins or leaves that no file names.
     pub revision: String,
@@ -100,9 +101,8 @@ pub fn check(templates: &Templates<'_>) -> Result<(), String> {
 /// Renders all templates for each server, or says which cannot be, and why.
 pub fn render(templates: &Templates<'_>, context: &Context<'_>) -> Result<Files, String> {
     let all = environment(templates)?;
-    let one = |name: &str, server: &Peer, context: &Context<'_>| -> Result<String, String> {
-        let template = all.get_template(name).map_err(|why| said(name, &why))?;
-        template.render(Serde(Own { server, context })).map_err(|why| said(name, &why))
+    let one = |name: &str, server: &Peer, context: &Context<'_>| {
+        all.get_template(name)?.render(Serde(Own { server, context }))
     };
     let any = Peer::any();
     let mut for_any = context.clone();
@@ -112,16 +112,21 @@ pub fn render(templates: &Templates<'_>, context: &Context<'_>) -> Result<Files,
     }
     let mut files = Files::default();
     let mut shared = String::new();
-    for name in templates.files.keys() {
-        let text = one(name, &any, &for_any)?;
+    for (name, template) in templates.files {
+        let may_show = may_show(template, templates.snippets);
+        let one = |server: &Peer, context: &Context<'_>| {
+            one(name, server, context)
+                .map_err(|why| if may_show { said_in_short(name, &why) } else { said(name, &why) })
+        };
+        let text = one(&any, &for_any)?;
         if !context.rereads.contains(name) {
             let _ = writeln!(shared, "{name}\n{text}");
         }
-        let own = context.peers.iter().map(|server| Ok((server, one(name, server, context)?)));
+        let own = context.peers.iter().map(|server| Ok((server, one(server, context)?)));
         let own: Vec<(&Peer, String)> = own.collect::<Result<_, String>>()?;
-        // A template may show a secret to some of its servers alone.
+        // The user may have written one down.
         let has_any = |text: &String| context.secrets.values().flat_map(BTreeMap::values).any(|one| text.contains(one));
-        let is_secret = has_any(&text) || own.iter().any(|(_, text)| has_any(text));
+        let is_secret = may_show || has_any(&text) || own.iter().any(|(_, text)| has_any(text));
         let into = if is_secret { &mut files.secret } else { &mut files.data };
         into.extend(own.into_iter().map(|(server, text)| (format!("{name}.{}", server.address), text)));
     }
@@ -155,6 +160,12 @@ fn said(name: &str, why: &minijinja::Error) -> String {
     format!("template {name}: {why}")
 }
 
+/// The same of a template that may show a secret: what is wrong may quote it.
+fn said_in_short(name: &str, why: &minijinja::Error) -> String {
+    let line = why.line().map(|line| format!(" in line {line}")).unwrap_or_default();
+    format!("template {name}: {}{line}; it uses secrets, so the cause is not quoted", why.kind())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,7 +196,11 @@ mod tests {
 
     #[test]
     fn what_shows_a_secret_to_one_server_alone_is_confidential_for_all() {
-        for text in ["{% if number == 1 %}{{ secrets.own.password }}{% endif %}", "{{ secrets.own.password }}"] {
+        for text in [
+            "{% if number == 1 %}{{ secrets.own.password }}{% endif %}",
+            "{{ secrets.own.password }}",
+            "{{ secrets.own.password | upper }}",
+        ] {
             let files = rendered(&templates(&[("a", text)]), &context(&[(1, "10.0.0.3"), (4, "10.0.0.4")], &[]));
             let files = files.unwrap();
             assert_eq!((files.data.len(), files.secret.len()), (0, 2), "{text}");
@@ -244,9 +259,10 @@ mod tests {
             ("{{ secrets.own.cookie }}", "undefined"),
             ("{{ secrets.store.password }}", "undefined"),
             ("{% if", ""),
+            ("{% include secrets.own.password %}", "template not found in line 1"),
         ] {
             let why = rendered(&templates(&[("a", text)]), &context(&[(1, "10.0.0.1")], &[])).unwrap_err();
-            assert!(why.starts_with("template a: ") && why.contains(said), "{why}");
+            assert!(why.starts_with("template a: ") && why.contains(said) && !why.contains("hidden"), "{why}");
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Pure. Here so that a table and a few rules say in which order a stack starts, whatever stack it is. Must not know a
 //! component by name, nor what an object looks like.
 
+mod confidential;
 pub mod files;
 pub mod members;
 pub mod order;

@@ -107,6 +107,10 @@ pub struct Row {
     /// What succeeds while a container serves.
     #[serde(default)]
     pub serves: BTreeMap<String, Probe>,
+    /// What the node of a container keeps for it, where its service does not say: a store would be the first to be
+    /// evicted.
+    #[serde(default)]
+    pub requests: BTreeMap<String, BTreeMap<String, String>>,
     /// Ports under which others reach all of its servers.
     #[serde(default)]
     pub ports: BTreeMap<String, u16>,
@@ -203,6 +207,9 @@ impl Table {
             }
             if let Some(name) = commands.keys().find(|name| !init.contains(name) && !containers.contains(name)) {
                 return Err(format!("row {kind}: commands: it has no container {name}"));
+            }
+            if let Some(name) = row.requests.keys().find(|name| !containers.contains(name)) {
+                return Err(format!("row {kind}: requests: it has no container {name}"));
             }
             for (name, probe) in &row.serves {
                 if !containers.contains(name) {

@@ -19,7 +19,7 @@ pub enum Health {
     /// It does, and not for long enough.
     Proving,
     Away,
-    /// It does not serve, and its kubelet says why that will not end by waiting.
+    /// It does not serve, and waiting will not change that: its kubelet says why, or an earlier template never started.
     Failing,
     /// It has ended, or is about to.
     Ending,
@@ -62,7 +62,11 @@ impl<'s> Component<'s> {
     /// A server that an earlier template keeps from starting. It waits for no other component: it may be what these
     /// lack, and several may be broken at once.
     fn broken(&self) -> Option<&'s str> {
-        let is_open = !self.is_held && self.is_written && self.used() < self.room();
+        let serves = |server: &Server<'_>| matches!(server.health, Health::Serves | Health::Proving);
+        // Where none serves there is nothing to lose, and one that was replaced may wait for the others: for a quorum.
+        let has_nothing_to_lose = self.missing() == 0 && !self.servers.iter().any(serves);
+        let is_open = if has_nothing_to_lose { self.room() > 0 } else { self.used() < self.room() };
+        let is_open = is_open && !self.is_held && self.is_written;
         let broken = self.servers.iter().find(|server| server.is_outdated && server.health == Health::Failing);
         broken.filter(|_| is_open).map(|server| server.name)
     }
@@ -109,6 +113,10 @@ pub fn next<'s>(components: &[Component<'s>]) -> Option<(usize, &'s str)> {
         return None;
     }
     let name = if turn.away().any(|server| server.is_outdated) {
+        if !turn.is_everywhere && turn.away().count() > turn.room() {
+            // They may be back in a moment, after an outage: one of them at a time could keep the others waiting.
+            return None;
+        }
         turn.servers.iter().find(|server| server.is_outdated && server.is_away())?.name
     } else {
         // As Kubernetes does: the last one first.
@@ -180,12 +188,18 @@ mod tests {
         assert_eq!(next_of(&[of("RRU", 3)]), Some((0, 2)));
         assert_eq!(next_of(&[of("rrU", 3)]), Some((0, 2)));
         assert_eq!(next_of(&[of("RUu", 3)]), None, "one that is as desired may be back in a moment");
+        assert_eq!(next_of(&[of("UUU", 3)]), None, "all nodes were started again, and none is touched");
+        assert_eq!(next_of(&[of("RUU", 3)]), None);
     }
 
     #[test]
     fn what_an_earlier_template_keeps_from_starting_waits_for_no_other_component() {
         assert_eq!(next_of(&[of("FFF", 3), of("FFF", 3), of("F", 1)]), Some((0, 0)), "nothing runs yet");
         assert_eq!(next_of(&[of("fFF", 3), of("FFF", 3)]), Some((1, 0)), "what replaces it fails, too");
+        assert_eq!(next_of(&[of("uFF", 3)]), Some((0, 1)), "one alone has no quorum");
+        assert_eq!(next_of(&[of("uuF", 3)]), Some((0, 2)));
+        assert_eq!(next_of(&[of("uRF", 3)]), None, "one serves still");
+        assert_eq!(next_of(&[of("upF", 3)]), None);
         assert_eq!(next_of(&[of("uuu", 3), of("F", 1)]), Some((1, 0)), "the others are unready for lack of it");
         assert_eq!(next_of(&[of("uuu", 3), of("U", 1)]), None, "it may be back in a moment");
         assert_eq!(next_of(&[of("EFF", 3), of("F", 1)]), Some((1, 0)), "one of a component at a time");

@@ -25,6 +25,7 @@ pub const PACKAGE: Package = Package {
         resources: &[("DaemonSet", "apps/v1"), ("ControllerRevision", "apps/v1"), ("Pod", "v1")],
     }],
     run: &["run", "--kind", "daemonsetrollout"],
+    host_port: None,
     is_proxy_aware: false,
     rules: RULES,
     reads: &[

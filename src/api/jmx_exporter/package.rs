@@ -25,6 +25,7 @@ pub const PACKAGE: Package = Package {
         resources: &[("ConfigMap", "v1"), ("Pod", "v1")],
     }],
     run: &["run", "--kind", "jmxexporter"],
+    host_port: None,
     is_proxy_aware: false,
     rules: RULES,
     reads: &[],

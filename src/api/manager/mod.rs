@@ -218,6 +218,22 @@ pub struct ContainerImage {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]
     pub command: Vec<String>,
+    /// Its resources, in place of the requests that the table has for a store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<Resources>,
+}
+
+/// Resources of a container, as in a Pod.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Resources {
+    /// What its node keeps for it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 10))]
+    pub requests: BTreeMap<String, IntOrString>,
+    /// What it may use at most.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 10))]
+    pub limits: BTreeMap<String, IntOrString>,
 }
 
 impl JsonSchema for Services {

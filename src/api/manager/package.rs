@@ -33,6 +33,8 @@ pub const PACKAGE: Package = Package {
         ],
     }],
     run: &["run", "--kind", "manager"],
+    // The programs of the stack have those from 8080 to 8089.
+    host_port: Some(8484),
     is_proxy_aware: false,
     rules: RULES,
     reads: &[],

@@ -25,6 +25,7 @@ pub const PACKAGE: Package = Package {
         resources: &[("DaemonSet", "v1"), ("Pod", "v1"), ("Secret", "v1"), ("ConfigMap", "v1")],
     }],
     run: &["run"],
+    host_port: None,
     is_proxy_aware: true,
     rules: RULES,
     reads: &[

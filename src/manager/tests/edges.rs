@@ -2,7 +2,7 @@
 //!
 //! Pure. Must not repeat what `stores` and `certificates` try.
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta};
 use k8s_openapi::ByteString;
 use kube::ResourceExt as _;
 use secrecy::ExposeSecret as _;
@@ -139,4 +139,25 @@ fn an_authority_that_a_user_made_is_never_replaced_by_another() {
     assert_eq!(step(&world), None);
     let (_, why) = world.plan().authority.unwrap().trouble.unwrap();
     assert!(why.contains("next.crt and next.key"), "{why}");
+}
+
+#[test]
+fn a_first_template_that_never_started_is_corrected_on_every_server() {
+    let mut world = World::of(&["a", "bb", "ccc"]);
+    world.enrol();
+    world.write();
+    world.serve("zookeeper1", false);
+    edit(&mut world, "zookeepers", 2, "zookeeper:3.9.3");
+    world.write();
+    let plan = world.plan();
+    assert_eq!((plan.replacement, plan.next), (None, Some(DateTime::UNIX_EPOCH + TimeDelta::minutes(5))));
+    world.now = DateTime::UNIX_EPOCH + TimeDelta::minutes(5);
+    let set = drawn(&world, "zookeeper1", "StatefulSet").unwrap();
+    for (number, node) in ["a", "bb", "ccc"].into_iter().enumerate() {
+        let replaced = world.plan().replacement.map(|replacement| replacement.pod);
+        assert_eq!(replaced, Some(format!("zookeeper1-zookeeper-statefulset-{number}")));
+        // Without a quorum none serves.
+        world.serve_on(node, &set, u64::try_from(number).unwrap(), false);
+    }
+    assert_eq!(world.plan().replacement, None);
 }
