@@ -161,3 +161,81 @@ fn a_first_template_that_never_started_is_corrected_on_every_server() {
     }
     assert_eq!(world.plan().replacement, None);
 }
+
+#[test]
+fn an_image_whose_version_is_unknown_gets_what_the_newest_takes() {
+    for (image, wanted) in [
+        ("cassandra:3.11.4", true),
+        ("cassandra:5.0.5", false),
+        ("r.example/cassandra@sha256:0123", false),
+        ("cassandra:latest", false),
+        ("cassandra", false),
+    ] {
+        let mut world = World::new(1);
+        edit(&mut world, "cassandras", 2, image);
+        world.write();
+        let files = drawn(&world, "cassandra1", "ConfigMap").unwrap();
+        let file = files["data"]["cassandra.10.0.0.3"].as_str().unwrap();
+        assert_eq!(file.contains("start_rpc"), wanted, "{image}");
+    }
+}
+
+#[test]
+fn a_store_that_is_asked_to_shrink_and_a_name_that_is_taken_twice_are_reported() {
+    let mut world = World::of(&["a", "bb", "ccc"]);
+    world.stand_up(&["cassandra1", "zookeeper1", "rabbitmq1"]);
+    let zookeepers = world.manager.spec.services.0.get_mut("zookeepers").unwrap();
+    zookeepers[0]["spec"]["commonConfiguration"] = json!({ "replicas": 1 });
+    let (reason, message) = world.says("Degraded");
+    assert_eq!(reason, "NotChanged", "{message}");
+    assert!(message.contains("a store never shrinks"), "{message}");
+    assert_eq!(drawn(&world, "zookeeper1", "StatefulSet").unwrap()["spec"]["replicas"], 3);
+    let zookeepers = world.manager.spec.services.0.get_mut("zookeepers").unwrap().as_array_mut().unwrap();
+    zookeepers[0]["spec"]["commonConfiguration"] = json!({});
+    zookeepers.push(zookeepers[0].clone());
+    let (reason, message) = world.says("Degraded");
+    assert_eq!(reason, "InvalidComponent", "{message}");
+    assert!(message.contains("another entry has the name zookeeper1"), "{message}");
+}
+
+/// Both workloads, what belongs to a store, and values of its own in place of the common ones.
+#[test]
+fn the_objects_of_a_store_and_of_what_runs_on_every_node_are_these() {
+    let mut world = World::new(1);
+    let service = |world: &mut World, key: &str, own: Value| {
+        let entry = &mut world.manager.spec.services.0.get_mut(key).unwrap()[0];
+        entry["spec"]["commonConfiguration"] = own;
+    };
+    let own = json!({ "nodeSelector": { "node-role.kubernetes.io/master": "" }, "imagePullSecrets": ["own"],
+        "tolerations": [{ "key": "own", "operator": "Exists" }] });
+    service(&mut world, "zookeepers", own);
+    world.stand_up(&["cassandra1", "zookeeper1", "rabbitmq1"]);
+    for component in ["config1", "control1"] {
+        world.write();
+        world.serve(component, true);
+    }
+    assert_eq!(world.state("zookeeper1"), State::Serving);
+    let mut all: Vec<Value> = ["PodDisruptionBudget", "StatefulSet"]
+        .into_iter()
+        .map(|kind| drawn(&world, "zookeeper1", kind).unwrap())
+        .collect();
+    world.write();
+    all.push(drawn(&world, "vroutermasternodes", "DaemonSet").unwrap());
+    for object in &mut all {
+        // Commands are the table's, and hashes say nothing to a reader.
+        for annotations in ["/metadata/annotations", "/spec/template/metadata/annotations"] {
+            if let Some(all) = object.pointer_mut(annotations).and_then(Value::as_object_mut) {
+                all.values_mut().for_each(|value| *value = "…".into());
+            }
+        }
+        for containers in ["initContainers", "containers"] {
+            let path = format!("/spec/template/spec/{containers}");
+            for container in object.pointer_mut(&path).and_then(Value::as_array_mut).into_iter().flatten() {
+                container.as_object_mut().unwrap().remove("command");
+                container.as_object_mut().unwrap().remove("env");
+                container.as_object_mut().unwrap().remove("readinessProbe");
+            }
+        }
+    }
+    insta::assert_yaml_snapshot!(all);
+}
