@@ -14,8 +14,10 @@ use super::context::Cx;
 use super::observe::{Current, RETRY, Seen};
 use super::plan::Plan;
 use super::rollback::{self, Back};
+use super::source::other_controller;
 use super::verdict::strategy;
 use crate::fleet::gaps::gaps;
+use crate::k8s::source::owner;
 use crate::kernel::kind::Acted;
 use crate::kernel::refused::QUIET;
 use crate::kernel::{self, Key, call, restore};
@@ -29,12 +31,27 @@ const AGAIN: Duration = Duration::from_secs(1);
 const UNWRITTEN: Duration = Duration::from_secs(1);
 const UNREAD: Duration = Duration::from_secs(15);
 
-/// What a decision rests on: UID, generation, strategy, and whether it is being deleted.
-type Basis = (Option<String>, Option<i64>, String, bool);
+/// What a decision rests on. Who else acts on the Pods changes no generation.
+#[derive(Debug, PartialEq, Eq)]
+struct Basis {
+    uid: Option<String>,
+    generation: Option<i64>,
+    strategy: String,
+    is_ending: bool,
+    owner: Option<String>,
+    other: Option<String>,
+}
 
 fn basis(set: &DaemonSet) -> Basis {
     let metadata = &set.metadata;
-    (metadata.uid.clone(), metadata.generation, strategy(set).to_owned(), metadata.deletion_timestamp.is_some())
+    Basis {
+        uid: metadata.uid.clone(),
+        generation: metadata.generation,
+        strategy: strategy(set).to_owned(),
+        is_ending: metadata.deletion_timestamp.is_some(),
+        owner: owner(metadata),
+        other: other_controller(set),
+    }
 }
 
 /// The DaemonSet as etcd has it. Its watch may be behind that of the Pods: what it takes for outdated may just have
@@ -126,11 +143,18 @@ mod tests {
     #[tokio::test]
     async fn what_was_decided_for_another_template_strategy_or_daemonset_is_not_what_is_stored() {
         let decided: DaemonSet = serde_json::from_value(set("d", 2, "OnDelete")).unwrap();
+        let mut owned = set("d", 2, "OnDelete");
+        owned["metadata"]["ownerReferences"] =
+            json!([{ "apiVersion": "v1", "kind": "Agent", "name": "a", "uid": "a", "controller": true }]);
+        let mut driven = set("d", 2, "OnDelete");
+        driven["metadata"]["annotations"] = json!({ "rollouts.kruise.io/x": "" });
         for (all, is_same) in [
             (vec![set("d", 2, "OnDelete")], true),
             (vec![set("d", 3, "OnDelete")], false),
             (vec![set("d", 2, "RollingUpdate")], false),
             (vec![set("e", 2, "OnDelete")], false),
+            (vec![owned], false),
+            (vec![driven], false),
             (vec![], false),
         ] {
             let list = json!({ "apiVersion": "apps/v1", "kind": "DaemonSetList", "metadata": {}, "items": all });

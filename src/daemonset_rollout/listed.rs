@@ -98,6 +98,7 @@ impl Listed {
         let memory = object.status.as_ref().map(memory::read).unwrap_or_default();
         let fleet = &self.kind.fleet;
         let Shown { set, placement, nodes, pods } = Shown::of(fleet, &key, &memory);
+        let resolved = resolved.beside(set.as_deref());
         let known = set.as_ref().and_then(|set| {
             let made = is_edited.then(|| foreseen(set, &self.revisions, &resolved.ignore));
             made.or_else(|| revisions(set, &self.revisions, &resolved.ignore))

@@ -148,6 +148,7 @@ pub async fn observe(
     let (fleet, kept) = (&cx.kind.fleet, &cx.state.own);
     let key = (resolved.namespace.clone(), resolved.daemon_set.clone());
     let Shown { set, placement, nodes, pods } = Shown::of(fleet, &key, memory);
+    let resolved = resolved.beside(set.as_deref());
     let revisions = match &set {
         Some(set) => current(cx, set, &pods, &resolved).await?,
         None => Current::Unwritten,

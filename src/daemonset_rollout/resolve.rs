@@ -1,10 +1,11 @@
 //! Resolve: what the spec means, defaults included; or which field is invalid, and the remedy.
 //!
-//! Pure. Must not look at a DaemonSet or a node.
+//! Pure. Must not look at a node.
 
 use std::collections::BTreeMap;
 
 use chrono::TimeDelta;
+use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::ResourceExt;
 
 use crate::api::daemonset_rollout::{DaemonSetRollout, Rollout};
@@ -35,6 +36,16 @@ pub struct Resolved {
     pub promote: Option<String>,
     /// A revision that counts as failed.
     pub reject: Option<String>,
+}
+
+impl Resolved {
+    /// With what the DaemonSet itself says of its Pods: the longer time counts.
+    #[must_use]
+    pub fn beside(mut self, set: Option<&DaemonSet>) -> Self {
+        let own = set.and_then(|set| set.spec.as_ref()?.min_ready_seconds).unwrap_or_default();
+        self.policy.min_ready = self.policy.min_ready.max(TimeDelta::seconds(own.into()));
+        self
+    }
 }
 
 /// The meaning of a spec, or what to fix.

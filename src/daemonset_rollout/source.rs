@@ -5,16 +5,23 @@
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::ResourceExt;
 
+/// Of the annotations of a DaemonSet whose Pods Datadog Operator replaces with those of another one.
+const DATADOG: &str = "experimental.agent.datadoghq.com/node-agent-rollout-";
+
 /// Who else replaces its Pods, whatever its strategy says.
 #[must_use]
 pub fn other_controller(set: &DaemonSet) -> Option<String> {
     let of_agents = set.owner_references().iter().find(|owner| {
         owner.controller == Some(true) && owner.kind == "OneAgent" && owner.api_version.starts_with("dynatrace.com/")
     });
+    let of_datadog = set.annotations().keys().find(|key| key.starts_with(DATADOG));
     let is_kruise = |key: &String| key.split('/').next().is_some_and(|domain| domain.ends_with("rollouts.kruise.io"));
     let by_kruise = || set.annotations().keys().find(|key| is_kruise(key));
     of_agents
         .map(|owner| format!("OneAgent {}, which keeps its own agents", owner.name))
+        .or_else(|| {
+            of_datadog.map(|key| format!("Datadog Operator, which rolls its agents out itself (annotation {key})"))
+        })
         .or_else(|| by_kruise().map(|key| format!("a Rollout of OpenKruise (annotation {key})")))
 }
 

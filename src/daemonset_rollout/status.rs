@@ -22,7 +22,7 @@ use crate::fleet::finding::{awaited, pairs};
 use crate::fleet::milestones::{Change, Naming};
 use crate::fleet::refusal;
 use crate::k8s::source::{owner, source};
-use crate::rollout::{Bucket, Report, State};
+use crate::rollout::{Bucket, Report, State, WaitingOn};
 
 /// How many images are named.
 const IMAGES: usize = 5;
@@ -161,7 +161,11 @@ fn failure(facts: &StatusFacts<'_>) -> Option<Problem> {
             "{failed} failed, and the template of {to} was put back: correct the template where it comes from before \
             the next deployment"
         );
-        return Some((R::RolledBack, message));
+        let ends = |waits: &&WaitingOn| matches!(waits, WaitingOn::Back { refused: Some(_), .. });
+        return Some(match facts.report().waiting_on.iter().find(ends) {
+            Some(refused) => (R::DowngradeRefused, format!("{}; {message}", refused.said(&WORDS))),
+            None => (R::RolledBack, message),
+        });
     }
     // What was reverted needs no revert.
     let current = facts.seen.revisions.known().map(|known| &known.alike);

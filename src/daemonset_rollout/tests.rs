@@ -237,6 +237,8 @@ fn a_daemonset_says_its_source_and_other_controllers_of_its_pods() {
     assert_eq!(from(flux).as_deref(), Some("Flux HelmRelease datadog"), "what deploys Helm's release is corrected");
     let kruise = json!({ "annotations": { "batchrelease.rollouts.kruise.io/control-info": "{}" } });
     assert!(other_controller(&with(kruise)).is_some());
+    let datadog = json!({ "annotations": { "experimental.agent.datadoghq.com/node-agent-rollout-mode": "m" } });
+    assert!(other_controller(&with(datadog)).unwrap().starts_with("Datadog Operator"));
     assert_eq!(other_controller(&with(json!({ "annotations": { "other.io/kruise": "" } }))), None);
     let fields = json!({ "managedFields": [
         { "manager": "b", "fieldsV1": { "f:spec": { "f:template": {} } } },
@@ -298,6 +300,18 @@ fn a_failed_template_is_put_back_once_whatever_happens_in_between() {
     all.resolved.policy.hold = Some(crate::fleet::policy::PAUSED);
     let paused = plan(&due.memory, &all, at(1013));
     assert_eq!((paused.back, paused.memory.rollback), (Back::Not, Some(noted)));
+}
+
+#[test]
+fn the_longer_of_both_times_counts_before_a_pod_is_available() {
+    let spec = json!({ "daemonSet": "a", "rollout": { "minReadySeconds": 20 } });
+    let Seen { resolved, set, .. } = seen(&[("h1", true)], &spec);
+    for (own, wanted) in [(None, 20), (Some(10), 20), (Some(60), 60)] {
+        let mut set = (*set.clone().unwrap()).clone();
+        set.spec.as_mut().unwrap().min_ready_seconds = own;
+        assert_eq!(resolved.clone().beside(Some(&set)).policy.min_ready, TimeDelta::seconds(wanted));
+    }
+    assert_eq!(resolved.clone().beside(None).policy.min_ready, TimeDelta::seconds(20));
 }
 
 #[test]

@@ -75,6 +75,7 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
         (cell.touched, cell.touched_at) = (touched_at.is_some(), touched_at);
         let joined_at = self.joined_at(place).filter(|_| touched_at.is_none());
         cell.has_joined = joined_at.is_some();
+        cell.unplanned |= cell.has_joined;
         cell.cause = self.cause(place, touched_at, &mut cell.until);
         cell.deadline = cell.until;
         // One of the second in which the rollout began is said to have been there before once it has run for long.

@@ -51,6 +51,24 @@ fn servers_start_together_and_after_an_outage_of_all_their_data_is_there() {
 }
 
 #[test]
+fn a_first_image_with_a_typing_error_is_corrected_without_that_anyone_deletes_a_pod() {
+    run(async {
+        let lab = Lab::of_real_stacks("zoo-typo", 3).await;
+        let right = lab.real_stack();
+        let mut wrong = right.clone();
+        let image = &mut wrong["spec"]["services"]["zookeepers"][0]["spec"]["serviceConfiguration"]["containers"][2];
+        image["image"] = "registry.example/zookeper:0".into();
+        lab.cluster.apply(&wrong.to_string());
+        lab.stack_says("Degraded", "PodsFailing").await;
+        lab.has_pods(3).await;
+        // One alone has no quorum, and is not Ready before the others are corrected, too.
+        lab.cluster.apply(&right.to_string());
+        lab.stack_says("Ready", "AllServing").await;
+        lab.end().await;
+    });
+}
+
+#[test]
 fn a_server_that_has_lost_its_quorum_does_not_serve_and_a_template_of_the_users_is_taken() {
     run(async {
         let lab = Lab::of_real_stacks("zoo-quorum", 3).await;

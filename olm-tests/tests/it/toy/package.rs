@@ -13,6 +13,7 @@ pub(super) static REFRESHES: Package = Package {
     namespace: "toys",
     since: "0.1.0",
     companions: &[],
+    host_port: None,
     is_proxy_aware: false,
     kinds: &[api::Kind {
         name: "Refresh",
