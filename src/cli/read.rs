@@ -17,6 +17,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::schema;
+use crate::api::PACKAGES;
+use crate::api::oneagent::package::STEER;
+use crate::api::package::Package;
 use crate::api::rollout::NodeCounts;
 use crate::kernel::{Reached, chain, refused};
 use crate::rollout::Pod;
@@ -99,13 +102,29 @@ impl<'c> Reader<'c> {
         paged(&api, labels).await.map_err(|error| self.unanswered(&format!("list {what}"), &error))
     }
 
-    /// Why a request failed, and what helps.
+    /// Why a request that reads failed, and what helps.
     pub(super) fn unanswered(&self, request: &str, error: &kube::Error) -> String {
+        self.failed(request, error, &self.role(|package| !package.reads.is_empty(), ["observe", "view"]))
+    }
+
+    /// Why a patch of an object failed, and what helps.
+    pub(super) fn unwritten(&self, request: &str, error: &kube::Error) -> String {
+        let steers = |package: &Package| package.extras.iter().any(|extra| extra.file == STEER);
+        self.failed(request, error, &self.role(steers, ["steer", "edit"]))
+    }
+
+    /// The first of two roles, where the operator's package has it.
+    fn role(&self, has_it: impl Fn(&Package) -> bool, [first, second]: [&str; 2]) -> String {
+        let has_it = PACKAGES.iter().any(|package| package.name == self.operator && has_it(package));
+        format!("ClusterRole {}-{}", self.operator, if has_it { first } else { second })
+    }
+
+    /// Why a request failed, and what helps; `grant`: what an administrator grants.
+    pub(super) fn failed(&self, request: &str, error: &kube::Error, grant: &str) -> String {
         let why = chain(error);
         match error {
             kube::Error::Api(status) if status.code == 403 => {
-                let role = format!("ClusterRole {}-observe", self.operator);
-                format!("cannot {request}: {why}; an administrator grants that by {role}")
+                format!("cannot {request}: {why}; an administrator grants that by {grant}")
             }
             kube::Error::Api(status) if status.code == 401 => {
                 format!("cannot {request}: the API server does not accept your credentials ({why}); log in again")

@@ -8,7 +8,8 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::manifests::{self, Error, File, Setting, kept, yaml};
+use super::deployment::{self, Setting};
+use super::manifests::{self, Error, File, kept, yaml};
 use super::publisher::Publisher;
 use super::rbac::rules;
 use super::release::Release;
@@ -108,7 +109,7 @@ struct Defaults {
 
 impl Defaults {
     fn of(package: &Package, release: &Release) -> Self {
-        let deployment = manifests::deployment(package, &Setting { namespace: "", image: "", watched: json!({}) });
+        let deployment = deployment::deployment(package, &Setting { namespace: "", image: "", watched: json!({}) });
         let pod = &deployment["spec"]["template"]["spec"];
         let all = vec![
             ("image", "Image of the operator.", release.image_of(package).into()),
@@ -235,7 +236,7 @@ fn watched(package: &Package) -> Result<String, Error> {
 
 fn deployment(package: &Package) -> Result<String, Error> {
     let setting = Setting { namespace: NAMESPACE, image: IMAGE, watched: json!({ "value": WATCHED }) };
-    let mut deployment = labelled(manifests::deployment(package, &setting));
+    let mut deployment = labelled(deployment::deployment(package, &setting));
     let value = |name: &str| Value::from(format!("{VALUE}{name}"));
     let template = &mut deployment["spec"]["template"];
     template["metadata"]["annotations"][format!("{VALUE}podAnnotations")] = "".into();

@@ -5,8 +5,9 @@
 
 use serde_json::{Value, json};
 
+use super::deployment::{Setting, deployment};
 use super::descriptors::descriptors;
-use super::manifests::{self, Setting};
+use super::manifests;
 use super::publisher::Publisher;
 use super::rbac::{PRIVILEGED, rules, scc};
 use super::release::Release;
@@ -160,7 +161,7 @@ fn owned(package: &Package, kind: &Kind) -> Result<Value, manifests::Error> {
 fn install(package: &Package, release: &Release) -> Value {
     // OLM tells which namespaces are watched; the empty string means all.
     let targets = "metadata.annotations['olm.targetNamespaces']";
-    let mut deployment = manifests::deployment(package, &Setting::usual(package, &release.image_of(package), targets));
+    let mut deployment = deployment(package, &Setting::usual(package, &release.image_of(package), targets));
     let env = &mut deployment["spec"]["template"]["spec"]["containers"][0]["env"];
     if let (Some(env), Some(name)) = (env.as_array_mut(), package.image_variable) {
         env.push(json!({ "name": name, "value": release.agent_image }));

@@ -9,6 +9,7 @@ pub mod chart;
 pub mod check;
 pub mod console;
 pub mod csv;
+mod deployment;
 pub mod descriptors;
 pub mod images;
 pub mod manifests;

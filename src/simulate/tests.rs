@@ -46,7 +46,7 @@ fn what_cannot_be_simulated_is_refused_with_the_field_and_what_may_have_been_mea
         ),
         (format!("{pools}timeline: [{{ at: 5m, do: restart }}]\nuntil: 1m"), "until: 1m is before the last entry"),
         (entry("{ join: { b: 1 } }"), "timeline[0].do: there is no pool b"),
-        (entry("{ notReady: [a-4] }"), "timeline[0].do: there is no node a-4; the nearest name is a-2"),
+        (entry("{ notReady: [a-4] }"), "timeline[0].do: there is no node a-4; the nearest name is a-0"),
         (entry("{ publishTo: { agnt: 1.300.0.20260101-000000 } }"), "no OneAgent agnt; the nearest name is agent"),
         (entry("{ publsh: x }"), "do: publsh is unknown; the nearest name is publish"),
         (entry("{ scale: { web: 1 } }"), "do: scale is unknown"),

@@ -15,16 +15,11 @@ const DIGEST: &str = "sha1";
 /// Whether a template, or what it includes, may show a secret or a part of one. Where that is not certain it may.
 #[must_use]
 pub fn may_show(text: &str, snippets: &BTreeMap<String, String>) -> bool {
-    blocks(text).any(|block| {
-        if let Some(included) = included(block) {
-            // What is included by a name that is computed may be anything; a snippet includes no other.
-            return included.is_none_or(|name| {
-                snippets
-                    .get(name)
-                    .is_none_or(|text| blocks(text).any(|block| shows(block) || block.contains("include")))
-            });
-        }
-        shows(block)
+    // A snippet includes no other; what is included by a name that is computed may be anything.
+    let is_open = |text: &String| blocks(text).any(|block| shows(block) || included(block).is_some());
+    blocks(text).any(|block| match included(block) {
+        Some(name) => literal(name).and_then(|name| snippets.get(name)).is_none_or(is_open),
+        None => shows(block),
     })
 }
 
@@ -38,15 +33,16 @@ fn blocks(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What a statement includes, if it does: a snippet, or something that is computed.
-fn included(block: &str) -> Option<Option<&str>> {
+/// What a statement names that it includes, if it includes something.
+fn included(block: &str) -> Option<&str> {
     let (keyword, name) = block.split_once(char::is_whitespace)?;
-    if !["include", "import", "from", "extends"].contains(&keyword) {
-        return None;
-    }
-    let name = name.trim();
+    ["include", "import", "from", "extends"].contains(&keyword).then_some(name.trim())
+}
+
+/// The text in quotes, if that is all.
+fn literal(name: &str) -> Option<&str> {
     let quoted = ['"', '\''].into_iter().find_map(|quote| name.strip_prefix(quote)?.strip_suffix(quote));
-    Some(quoted.filter(|name| !name.contains(['"', '\''])))
+    quoted.filter(|name| !name.contains(['"', '\'']))
 }
 
 /// Whether it mentions a secret other than as part of a digest: of one that is whole.

@@ -51,13 +51,13 @@ fn servers_start_together_and_after_an_outage_of_all_their_data_is_there() {
 }
 
 #[test]
-fn a_first_image_with_a_typing_error_is_corrected_without_that_anyone_deletes_a_pod() {
+fn a_wrong_first_command_is_corrected_on_all_servers_and_no_one_deletes_a_pod() {
     run(async {
         let lab = Lab::of_real_stacks("zoo-typo", 3).await;
         let right = lab.real_stack();
         let mut wrong = right.clone();
-        let image = &mut wrong["spec"]["services"]["zookeepers"][0]["spec"]["serviceConfiguration"]["containers"][2];
-        image["image"] = "registry.example/zookeper:0".into();
+        let entry = &mut wrong["spec"]["services"]["zookeepers"][0]["spec"]["serviceConfiguration"]["containers"][2];
+        entry["command"] = json!(["bash", "-c", "exit 3"]);
         lab.cluster.apply(&wrong.to_string());
         lab.stack_says("Degraded", "PodsFailing").await;
         lab.has_pods(3).await;

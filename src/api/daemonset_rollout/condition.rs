@@ -71,8 +71,8 @@ pub enum Reason {
     /// A revision failed, and the operator put the last good template back, as `rollout.onFailure: Rollback` asks.
     /// Correct the template where it comes from before the next deployment. The next template ends this state.
     RolledBack,
-    /// The last good template was put back, and its Pod does not run where it was tried. The other Pods stay as they are.
-    /// Correct what the message names, or roll a newer template out.
+    /// The last good template was put back, and its Pod does not run where it was tried. The other Pods stay as they
+    /// are. Correct what the message names, or roll a newer template out.
     DowngradeRefused,
     /// A revision failed, and the operator does not put the last good template back. The message says why. Revert it
     /// where it comes from, by the command in the message.

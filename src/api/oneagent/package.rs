@@ -11,6 +11,9 @@ use crate::api::package::{Alert, Kind, Package, Panel, Rule, Sample, Step, Texts
 
 const NAME: &str = "oneagent-operator";
 
+/// File of the role of a person who may steer rollouts and do nothing else.
+pub const STEER: &str = "steer.yaml";
+
 /// The row.
 pub const PACKAGE: Package = Package {
     name: NAME,
@@ -45,7 +48,7 @@ pub const PACKAGE: Package = Package {
             title: "SCC of unprivileged agents",
             yaml: include_str!("scc-unprivileged.yaml"),
         },
-        Sample { file: "steer.yaml", title: "Rights to steer rollouts", yaml: include_str!("steer.yaml") },
+        Sample { file: STEER, title: "Rights to steer rollouts", yaml: include_str!("steer.yaml") },
     ],
     alerts: ALERTS,
     panels: PANELS,

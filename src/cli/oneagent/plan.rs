@@ -9,8 +9,8 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt;
 use kube::api::Api;
-use kube::{Client, ResourceExt};
 
 use super::super::asked::Subject;
 use super::super::read::{self, Edited, Reader, of_kind};
@@ -20,7 +20,7 @@ use crate::api::oneagent::OneAgent;
 use crate::fleet::preview::Preview;
 use crate::k8s::facts::{NodeFacts, PodFacts};
 use crate::kernel::named::Lookup;
-use crate::kernel::{Answer, Data, Singletons, chain};
+use crate::kernel::{Answer, Data, Singletons};
 use crate::oneagent::LABEL;
 use crate::oneagent::listed::Cluster;
 use crate::oneagent::preview::{Surroundings, preview};
@@ -96,12 +96,16 @@ fn wanted(args: &Subject, edited: Option<Vec<OneAgent>>, all: &mut Vec<OneAgent>
 }
 
 /// The ConfigMap that lists the versions, where the spec names one.
-async fn versions(client: &Client, agent: &OneAgent) -> Result<Option<Lookup>, String> {
+async fn versions(reader: Reader<'_>, agent: &OneAgent) -> Result<Option<Lookup>, String> {
     let namespace = agent.namespace().unwrap_or_default();
     let resolved = resolve(agent).ok();
     let Some((name, _)) = resolved.and_then(|resolved| resolved.versions) else { return Ok(None) };
-    let found = Api::<ConfigMap>::namespaced(client.clone(), &namespace).get_opt(&name).await;
-    let found = found.map_err(|error| format!("cannot get ConfigMap {namespace}/{name}: {}", chain(&error)))?;
+    let found = Api::<ConfigMap>::namespaced(reader.client.clone(), &namespace).get_opt(&name).await;
+    let found = found.map_err(|error| {
+        // The role for people has no ConfigMap, as most of them are not the operator's.
+        let grant = format!("a Role in namespace {namespace} with get of ConfigMap {name}");
+        reader.failed(&format!("get ConfigMap {namespace}/{name}"), &error, &grant)
+    })?;
     let entries = |map: ConfigMap| map.data.into_iter().flatten().map(|(key, text)| (key, text.into())).collect();
     let data = found.map(|map| Data { entries: entries(map), ..Data::default() });
     Ok(Some(data.map_or(Lookup::Absent, |data| Lookup::Found(Arc::new(data)))))
@@ -114,5 +118,5 @@ async fn surroundings(reader: Reader<'_>, agent: &OneAgent) -> Result<Surroundin
     let pauses = openshift.is_some_and(|openshift| openshift.pause_during_cluster_update == Some(true));
     let singletons = Singletons::new(Duration::ZERO);
     let update = if pauses { singletons.lookup(reader.client, &VERSION).await } else { Answer::Unasked };
-    Ok(Surroundings { selector, update, list: versions(reader.client, agent).await? })
+    Ok(Surroundings { selector, update, list: versions(reader, agent).await? })
 }

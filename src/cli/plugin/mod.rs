@@ -218,10 +218,7 @@ impl Cx {
 
     /// A command of a finding, for the cluster that was asked about.
     fn typed(&self, command: &str) -> String {
-        let access = self.access_typed();
-        let own = command.strip_prefix("kubectl oneagent").map(|rest| format!("kubectl oneagent{access}{rest}"));
-        own.or_else(|| Some(format!("kubectl{access}{}", command.strip_prefix("kubectl")?)))
-            .unwrap_or_else(|| command.to_owned())
+        typed(&self.access_typed(), command)
     }
 
     /// A finding whose remedy is for the cluster that was asked about.
@@ -244,6 +241,13 @@ impl Cx {
         }
         Ok(true)
     }
+}
+
+/// A command, for the cluster that was typed so.
+fn typed(access: &str, command: &str) -> String {
+    let own = command.strip_prefix("kubectl oneagent").map(|rest| format!("kubectl oneagent{access}{rest}"));
+    own.or_else(|| Some(format!("kubectl{access}{}", command.strip_prefix("kubectl")?)))
+        .unwrap_or_else(|| command.to_owned())
 }
 
 /// A word as a shell takes it.

@@ -17,6 +17,7 @@ use super::planned::planned;
 use super::{Cx, WELL, in_quotes};
 use crate::api::condition::timestamp;
 use crate::api::name::Version;
+use crate::api::nearest::nearest;
 use crate::api::patch::merged;
 use crate::cli::asked::Subject;
 use crate::cli::plan::previews;
@@ -107,7 +108,8 @@ pub(super) async fn retry(cx: &Cx, again: &Again) -> Result<u8, String> {
     let now = timestamp(cx.clock.now());
     let patch = |object: &Object| {
         let what = match (&again.version, object.kind) {
-            (Some(version), _) => version.clone(),
+            (Some(version), Managed::Configwatcher) => version.clone(),
+            (Some(version), _) => known(object, version)?,
             // Any text does, if it is another one.
             (None, Managed::Configwatcher) => now.clone(),
             (None, _) => failed(object)?,
@@ -118,6 +120,23 @@ pub(super) async fn retry(cx: &Cx, again: &Again) -> Result<u8, String> {
         Ok(if is_named { vec![rollout("retry", Value::Null), named] } else { vec![named] })
     };
     write(cx, &again.name, &again.how, patch).await
+}
+
+/// A version or revision that failed, and no other: the operator would not hear it.
+fn known(object: &Object, version: &str) -> Result<String, String> {
+    let rollout = object.rollout();
+    let failure = rollout.failure.map(|failure| [failure.version, Some(failure.hash)]);
+    let past = rollout.history.into_iter().flat_map(|past| [past.to, past.from]);
+    let rejected = object.status.iter().flat_map(|status| status.rejected_versions.clone());
+    let all = failure.into_iter().flatten().chain(past).flatten().chain(rejected);
+    let mut all: Vec<String> = all.chain(object.to().map(str::to_owned)).filter(|name| !name.is_empty()).collect();
+    all.sort_unstable();
+    all.dedup();
+    if all.iter().any(|known| known == version) {
+        return Ok(version.to_owned());
+    }
+    let kind = object.kind.revision();
+    Err(format!("{} knows no {kind} {version}{}: name one that failed", object.who(), nearest(version, &all)))
 }
 
 /// What failed last.
@@ -265,7 +284,12 @@ async fn consequence(
     (object, patches): (&Object, &[Value]),
 ) -> Result<Option<String>, String> {
     let is_pause = patches == [rollout("paused", true)];
-    let Some(kind) = object.kind.of_nodes().ok().filter(|_| !is_pause) else { return Ok(None) };
+    if is_pause {
+        return Ok(None);
+    }
+    let Ok(kind) = object.kind.of_nodes() else {
+        return Ok(Some(format!("{} that wait are replaced; there is no plan of them", object.kind.pods())));
+    };
     let mut whole = serde_json::to_value(&object.whole).map_err(|error| error.to_string())?;
     for patch in patches {
         merged(&mut whole, patch);
@@ -329,8 +353,7 @@ async fn send(
             }
             Err(kernel::Error::Api { source, .. }) => {
                 let what = format!("patch {} {namespace}/{name}", kind.name());
-                let why = Reader::of(reached, kind.operator()).unanswered(&what, &source);
-                return Err(why.replace("-observe", "-steer"));
+                return Err(Reader::of(reached, kind.operator()).unwritten(&what, &source));
             }
             Err(error) => return Err(error.chain()),
         }

@@ -11,9 +11,11 @@ use kube::api::{Api, ListParams};
 use serde_json::json;
 
 use super::managed::Managed;
+use super::paint::note;
 use super::steer::{How, MANAGER, asked};
 use super::{Cx, WELL};
 use crate::cli::read::Reader;
+use crate::k8s::source::source;
 use crate::kernel::apply::{create, merge};
 use crate::kernel::named::stops;
 use crate::kernel::{Error, Reached};
@@ -29,7 +31,9 @@ pub(super) async fn stop(cx: &Cx, how: &How, is_stop: bool) -> Result<u8, String
     let api: Api<ConfigMap> = Api::namespaced(reached.client.clone(), &namespace);
     let place = format!("ConfigMap {namespace}/{name}");
     let reader = Reader::of(&reached, name);
-    let live = api.get_opt(name).await.map_err(|error| reader.unanswered(&format!("get {place}"), &error))?;
+    // No role of the operator's has them: the ConfigMap is in its own namespace.
+    let rights = format!("a Role in namespace {namespace} with get, create and patch of configmaps");
+    let live = api.get_opt(name).await.map_err(|error| reader.failed(&format!("get {place}"), &error, &rights))?;
     let stopping = stopping(live.as_ref());
     if stopping.is_empty() != is_stop {
         say!("{place} says so already: nothing to do");
@@ -37,11 +41,14 @@ pub(super) async fn stop(cx: &Cx, how: &How, is_stop: bool) -> Result<u8, String
     }
     let stop = BTreeMap::from([(KEY, Some("true"))]);
     let data = if is_stop { stop } else { stopping.into_iter().map(|key| (key, None)).collect() };
-    let patch = json!({ "data": data });
+    let mut patch = json!({ "data": data });
     let kubectl = cx.kubectl();
     match live {
         None => say!("{kubectl} -n {namespace} create configmap {name} --from-literal={KEY}=true"),
         Some(_) => say!("{kubectl} -n {namespace} patch configmap {name} --type=merge -p '{patch}'"),
+    }
+    if let Some(source) = live.as_ref().and_then(|live| source(&live.metadata)) {
+        note(&format!("note: {source} manages {place} and may revert this: change it there, too"));
     }
     if how.dry_run {
         return Ok(WELL);
@@ -52,13 +59,18 @@ pub(super) async fn stop(cx: &Cx, how: &How, is_stop: bool) -> Result<u8, String
     }
     let new = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name, "namespace": namespace },
         "data": { KEY: "true" } });
+    // Of exactly the object that was read.
+    if let Some(live) = &live {
+        patch["metadata"] = json!({ "resourceVersion": live.metadata.resource_version });
+    }
     let made = if live.is_none() { create(MANAGER, &api, &new).await } else { Ok(None) };
     let written = match made {
         Ok(None) => merge(MANAGER, &api, name, &patch).await.map(|_| ()),
         made => made.map(|_| ()),
     };
     written.map_err(|error| match error {
-        Error::Api { source, .. } => reader.unanswered(&format!("write {place}"), &source),
+        error if error.is_conflict() => format!("{place} was changed meanwhile: repeat the verb"),
+        Error::Api { source, .. } => reader.failed(&format!("write {place}"), &source, &rights),
         error => error.chain(),
     })?;
     say!("{place} was changed: {name} {}", if is_stop { "replaces nothing" } else { "continues" });

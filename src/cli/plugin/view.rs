@@ -156,7 +156,7 @@ fn draw<B: Backend>(
         };
         if let Some((node, said)) = &chosen {
             lines.push(Line::raw(""));
-            lines.extend(finding(&Finding { who: node.to_string(), ..said.clone() }));
+            lines.extend(finding(&cx.finding(Finding { who: node.to_string(), ..said.clone() })));
         }
         if let Some(trouble) = trouble {
             lines.push(Line::styled(trouble, Style::new().fg(Color::Red)));
