@@ -121,3 +121,61 @@ pub(super) fn identity(proc: &Proc, pid: u32) -> Option<Identity> {
         capabilities: line(&status, "CapEff:")?.trim().to_owned(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attach::table::Table;
+
+    const OWN: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    const OTHER: &str = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
+
+    /// A process: its number in its container, the container, for how many seconds it runs, and what it maps.
+    fn process(table: &Table, pid: u32, (own, container, age): (u32, &str, u64), library: &str) {
+        let started = (1_000 - age) * rustix::param::clock_ticks_per_second();
+        table.put(&format!("{pid}/stat"), &format!("{pid} (java (x)) S {}{started} 0", "0 ".repeat(18)));
+        table.put(&format!("{pid}/cgroup"), &format!("0::/pod/cri-containerd-{container}.scope\n"));
+        table.put(&format!("{pid}/maps"), &format!("7f00-7f01 r-xp 0 08:01 1 {library}\n"));
+        table.put(&format!("{pid}/status"), &format!("Name:\tjava\nNSpid:\t{pid}\t{own}\nSigCgt:\t0000000000000004\n"));
+    }
+
+    fn found(table: &Table) -> Result<(u32, u32), Reason> {
+        table.put("uptime", "1000.00 1.00\n");
+        let found = find(&table.proc(), Some(OWN)).map_err(|refusal| refusal.reason);
+        found.map(|jvm| (jvm.pid, jvm.own_pid))
+    }
+
+    const JVM: &str = "/opt/java/lib/server/libjvm.so";
+
+    #[test]
+    fn the_jvm_is_the_one_of_its_container_that_has_lived_for_a_while() {
+        let table = Table::new("found");
+        process(&table, 7, (1, OWN, 60), "/bin/sh");
+        assert_eq!(found(&table), Err(Reason::NoJvm));
+        process(&table, 8, (2, OTHER, 60), JVM);
+        assert_eq!(found(&table), Err(Reason::NoJvm), "containers of the Pod may share their processes");
+        process(&table, 9, (3, OWN, 7), JVM);
+        assert_eq!(found(&table), Err(Reason::NoJvm), "a status script's");
+        process(&table, 9, (3, OWN, 9), JVM);
+        assert_eq!(found(&table), Ok((9, 3)));
+        process(&table, 10, (4, OWN, 9), JVM);
+        assert_eq!(found(&table), Err(Reason::SeveralJvms));
+        process(&table, 7, (1, OWN, 60), JVM);
+        assert_eq!(found(&table), Ok((7, 1)), "process 1 is meant");
+    }
+
+    #[test]
+    fn what_a_jvm_is_its_maps_and_its_status_say() {
+        let table = Table::new("maps");
+        process(
+            &table,
+            7,
+            (1, OWN, 60),
+            "/opt/j9/lib/default/libj9vm29.so\n7f02-7f03 r-xp 0 08:01 1 /opt/j9/lib/server/libjvm.so",
+        );
+        table.put("7/status", "Name:\tjava\nNSpid:\t7\t1\nSigCgt:\t0000000000000000\n");
+        table.put("uptime", "1000.00 1.00\n");
+        let jvm = find(&table.proc(), Some(OWN)).unwrap();
+        assert_eq!((jvm.is_openj9, jvm.handles_quit, jvm.home.as_deref()), (true, false, Some("/opt/j9")));
+    }
+}

@@ -39,7 +39,10 @@ pub(super) async fn socket(proc: &Proc, jvm: &Jvm) -> Result<PathBuf, Refusal> {
     if socket.exists() {
         return Ok(socket);
     }
-    Err(Refusal::of(Reason::AttachDisabled, "the JVM opens no socket: attaching is switched off"))
+    Err(Refusal::of(
+        Reason::AttachDisabled,
+        "the JVM opens no socket: remove -XX:+DisableAttachMechanism, or start the JVM with -javaagent",
+    ))
 }
 
 /// Has the JVM load the agent with these options.

@@ -12,6 +12,8 @@ mod load;
 mod proc;
 mod questions;
 mod said;
+#[cfg(test)]
+mod table;
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -84,8 +86,9 @@ pub async fn attach(order: &Order, now: DateTime<Utc>, touches: impl Fn()) -> Re
     let jvm = find(&proc, order).await?;
     let files = Files::of(&jvm);
     let endpoint = Endpoint::new(order.port);
-    if files.path("").exists() && endpoint.answers(&proc, &jvm).await.is_ok() {
+    if files.path("").exists() {
         // Another helper had it load, and perhaps did not get further.
+        endpoint.answers(&proc, &jvm).await.map_err(|_| loaded_before())?;
         touches();
         files.exchange(&proc, &jvm, &endpoint, &config, &files.config()?).await?;
         return Ok(Done::Exporting { loaded_at: None });
@@ -94,6 +97,8 @@ pub async fn attach(order: &Order, now: DateTime<Utc>, touches: impl Fn()) -> Re
     if !jvm.is_there(&proc) {
         return Err(Refusal::of(Reason::NoJvm, "the JVM ended before anything was done to it"));
     }
+    // Time has passed with waiting for it.
+    is_valid(order, now + began.elapsed())?;
     touches();
     // By the clock of the node, as its kubelet says when the Pod ceased to be Ready.
     let loaded_at = Some((now + began.elapsed()).format("%FT%TZ").to_string());
@@ -141,22 +146,30 @@ async fn load(
 
 /// Gives a JVM that exports another configuration; where it does not take that, the previous one.
 pub async fn rewrite(order: &Order, now: DateTime<Utc>, touches: impl Fn()) -> Result<Done, Refusal> {
+    let began = Instant::now();
     let config = wanted(order, now)?;
     let proc = Proc::at(&order.proc);
     let jvm = find(&proc, order).await?;
     let files = Files::of(&jvm);
     let before = files.config()?;
+    is_valid(order, now + began.elapsed())?;
     touches();
     files.exchange(&proc, &jvm, &Endpoint::new(order.port), &config, &before).await?;
     Ok(Done::Exporting { loaded_at: None })
 }
 
+/// Whether the order still means something.
+fn is_valid(order: &Order, now: DateTime<Utc>) -> Result<(), Refusal> {
+    if now <= order.valid_until {
+        return Ok(());
+    }
+    let why = format!("the order was valid until {}", order.valid_until.format("%FT%TZ"));
+    Err(Refusal::of(Reason::Expired, why))
+}
+
 /// The desired configuration, as the exporter reads it.
 fn wanted(order: &Order, now: DateTime<Utc>) -> Result<String, Refusal> {
-    if now > order.valid_until {
-        let why = format!("the order was valid until {}", order.valid_until.format("%FT%TZ"));
-        return Err(Refusal::of(Reason::Expired, why));
-    }
+    is_valid(order, now)?;
     if hex(&Sha256::digest(order.config.as_bytes())) != order.sha256 {
         return Err(Refusal::of(Reason::ConfigStale, "the kubelet's copy of the ConfigMap is another one"));
     }
@@ -209,10 +222,7 @@ impl Files {
     fn lock(&self) -> Result<(), Refusal> {
         match OpenOptions::new().write(true).create_new(true).open(self.path("")) {
             Ok(_) => Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(Refusal::of(
-                Reason::LoadedBefore,
-                "this JVM was made to load the exporter before: a second load would end it; restart the container",
-            )),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(loaded_before()),
             Err(error) => Err(unwritable(&error)),
         }
     }
@@ -272,6 +282,11 @@ impl Files {
         let written = write(&beside, &mut config.as_bytes()).and_then(|()| fs::rename(&beside, self.path(CONFIG)));
         written.map_err(|error| unwritable(&error))
     }
+}
+
+fn loaded_before() -> Refusal {
+    let why = "this JVM was made to load the exporter before: a second load would end it; restart the container";
+    Refusal::of(Reason::LoadedBefore, why)
 }
 
 fn unwritable(error: &io::Error) -> Refusal {

@@ -107,9 +107,11 @@ fn has_modules(proc: &Proc, jvm: &Jvm) -> Result<(), Refusal> {
         Some(modules) => MODULES.into_iter().filter(|module| !modules.iter().any(|known| known == module)).collect(),
         None if !home.join("lib/modules").exists() => return Ok(()),
         None => {
+            // A class of module java.base has their names, too. Those that are there stand between zeros.
             let lacks = |module: &&str| {
                 let image = File::open(home.join("lib/modules"));
-                image.is_ok_and(|image| contains(image, module.as_bytes()).is_ok_and(|found| !found))
+                let name = format!("\0{module}\0");
+                image.is_ok_and(|image| contains(image, name.as_bytes()).is_ok_and(|found| !found))
             };
             MODULES.into_iter().filter(lacks).collect()
         }
@@ -185,60 +187,26 @@ fn contains(mut file: impl io::Read, wanted: &[u8]) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::attach::table::Table;
     use std::fs;
-    use std::path::PathBuf;
 
-    /// A process table with one process, whose root is a folder, too.
-    struct Table {
-        folder: PathBuf,
-    }
-
-    impl Table {
-        fn new(name: &str) -> Self {
-            let folder = std::env::temp_dir().join(format!("attach-{name}-{}", std::process::id()));
-            let _ = fs::remove_dir_all(&folder);
-            let table = Self { folder };
-            fs::create_dir_all(table.path("7/root/tmp")).unwrap();
-            fs::create_dir_all(table.path("7/fd")).unwrap();
-            fs::create_dir_all(table.path("7/net")).unwrap();
-            table
-        }
-
-        fn path(&self, path: &str) -> PathBuf {
-            self.folder.join(path)
-        }
-
-        #[expect(clippy::disallowed_methods, reason = "a test's own folder")]
-        fn put(&self, path: &str, text: &str) {
-            fs::create_dir_all(self.path(path).parent().unwrap()).unwrap();
-            fs::write(self.path(path), text).unwrap();
-        }
-
-        fn asked(&self) -> Result<(), Reason> {
-            let proc = Proc::at(&self.folder);
-            let jvm = Jvm {
-                pid: 7,
-                own_pid: 1,
-                started: 1,
-                tmp: self.path("7/root/tmp"),
-                handles_quit: true,
-                is_openj9: false,
-                home: Some("/opt/java".into()),
-            };
-            ask(&proc, &jvm, 9400, 96 << 20).map_err(|refusal| refusal.reason)
-        }
-    }
-
-    impl Drop for Table {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.folder);
-        }
+    fn asked(table: &Table) -> Result<(), Reason> {
+        let jvm = Jvm {
+            pid: 7,
+            own_pid: 1,
+            started: 1,
+            tmp: table.path("7/root/tmp"),
+            handles_quit: true,
+            is_openj9: false,
+            home: Some("/opt/java".into()),
+        };
+        ask(&table.proc(), &jvm, 9400, 96 << 20).map_err(|refusal| refusal.reason)
     }
 
     #[test]
     fn options_forbid_attaching_by_the_last_word_wherever_they_stand() {
         let table = Table::new("options");
-        assert_eq!(table.asked(), Ok(()), "Java 8 without anything said");
+        assert_eq!(asked(&table), Ok(()), "Java 8 without anything said");
         for (cmdline, environ, file, wanted) in [
             ("java\0-XX:+DisableAttachMechanism\0", "", "", false),
             ("java\0-XX:+DisableAttachMechanism\0-XX:-DisableAttachMechanism\0", "", "", true),
@@ -254,7 +222,7 @@ mod tests {
             table.put("7/environ", environ);
             table.put("7/root/etc/options", file);
             let forbidden = Err(Reason::AttachDisabled);
-            assert_eq!(table.asked(), if wanted { Ok(()) } else { forbidden }, "{cmdline:?} {environ:?}");
+            assert_eq!(asked(&table), if wanted { Ok(()) } else { forbidden }, "{cmdline:?} {environ:?}");
         }
     }
 
@@ -262,13 +230,16 @@ mod tests {
     fn a_runtime_must_have_the_modules() {
         let table = Table::new("modules");
         table.put("7/root/opt/java/lib/modules", "…/java.base/…");
-        assert_eq!(table.asked(), Err(Reason::ModuleMissing));
-        table.put("7/root/opt/java/lib/modules", &format!("{}{}", "x".repeat((1 << 16) - 5), MODULES.join("/")));
-        assert_eq!(table.asked(), Ok(()), "a name may stand across two pieces");
+        assert_eq!(asked(&table), Err(Reason::ModuleMissing));
+        table.put("7/root/opt/java/lib/modules", &MODULES.join("/"));
+        assert_eq!(asked(&table), Err(Reason::ModuleMissing), "what a class names need not be there");
+        let names = format!("{}\0{}\0", "x".repeat((1 << 16) - 5), MODULES.join("\0"));
+        table.put("7/root/opt/java/lib/modules", &names);
+        assert_eq!(asked(&table), Ok(()), "a name may stand across two pieces");
         table.put("7/root/opt/java/release", "A=\"b\"\nMODULES=\"java.base java.logging\"\n");
-        assert_eq!(table.asked(), Err(Reason::ModuleMissing));
+        assert_eq!(asked(&table), Err(Reason::ModuleMissing));
         table.put("7/root/opt/java/release", &format!("MODULES=\"{}\"\n", MODULES.join(" ")));
-        assert_eq!(table.asked(), Ok(()));
+        assert_eq!(asked(&table), Ok(()));
     }
 
     #[test]
@@ -281,15 +252,15 @@ mod tests {
         };
         let second = ["memory.max", "memory.current", "memory.stat"];
         cgroup(second, ["max\n", "500000000\n", ""]);
-        assert_eq!(table.asked(), Ok(()), "without a limit");
+        assert_eq!(asked(&table), Ok(()), "without a limit");
         cgroup(second, ["536870912\n", "480000000\n", "anon 1\ninactive_file 1000\n"]);
-        assert_eq!(table.asked(), Err(Reason::LowMemory));
+        assert_eq!(asked(&table), Err(Reason::LowMemory));
         cgroup(second, ["536870912\n", "480000000\n", "inactive_file 100000000\n"]);
-        assert_eq!(table.asked(), Ok(()), "a file cache gives way");
+        assert_eq!(asked(&table), Ok(()), "a file cache gives way");
         fs::remove_file(table.path("7/root/sys/fs/cgroup/memory.max")).unwrap();
         let first = ["memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"];
         cgroup(first, ["536870912\n", "480000000\n", "total_inactive_file 1000\n"]);
-        assert_eq!(table.asked(), Err(Reason::LowMemory));
+        assert_eq!(asked(&table), Err(Reason::LowMemory));
     }
 
     #[test]
@@ -297,12 +268,12 @@ mod tests {
         let table = Table::new("port");
         let row = |state: &str| format!("  sl\n   0: 00000000:24B8 00000000:0000 {state} 0:0 00:0 0 0 0 4711 1\n");
         table.put("7/net/tcp6", &row("01"));
-        assert_eq!(table.asked(), Ok(()), "a connection is none");
+        assert_eq!(asked(&table), Ok(()), "a connection is none");
         table.put("7/net/tcp6", &row("0A"));
-        assert_eq!(table.asked(), Err(Reason::PortInUse));
+        assert_eq!(asked(&table), Err(Reason::PortInUse));
         table.put("7/net/tcp6", "");
         table.put("7/root/app.jar", "PK io/prometheus/jmx/JavaAgent.class");
         std::os::unix::fs::symlink(table.path("7/root/app.jar"), table.path("7/fd/5")).unwrap();
-        assert_eq!(table.asked(), Err(Reason::AlreadyExporting));
+        assert_eq!(asked(&table), Err(Reason::AlreadyExporting));
     }
 }

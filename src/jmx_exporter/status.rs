@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::str::FromStr as _;
 
 use chrono::{DateTime, Utc};
+use strum::EnumMessage as _;
 
 use super::judge::Jvm;
 use super::observe::Content;
@@ -110,7 +111,8 @@ fn counts(plan: &Plan) -> JvmCounts {
         *reasons.entry(name.clone()).or_default() += 1;
         let named = examples.entry(name).or_default();
         if named.len() < EXAMPLES {
-            named.push(format!("{}: {why}", jvm.target.name));
+            let helps = obstacle.get_message().map(|helps| format!("; {helps}")).unwrap_or_default();
+            named.push(format!("{}: {why}{helps}", jvm.target.name));
         }
     }
     let others = plan.others.iter().take(EXAMPLES);

@@ -12,8 +12,9 @@ use oneagent_operator::api::jmx_exporter::{PrometheusJmxExporter, PrometheusJmxE
 use serde_json::{Value, json};
 
 use super::{LONG, Lab, SOON};
+use crate::cluster::repository;
 use crate::eventually;
-use crate::jvm::OPERATOR;
+use crate::jvm::{OPERATOR, runtimes};
 
 /// The port on which the JVMs of a lab export.
 pub const PORT: u16 = 9400;
@@ -23,6 +24,7 @@ impl Lab<'static> {
     pub async fn of_jvms(name: &str) -> Self {
         let cluster = crate::cluster::Cluster::shared().await;
         let mut lab = Lab::bare(cluster, &PACKAGE, name, 1).await;
+        lab.cluster.apply(&lab.admission_policy());
         lab.start_exporter_operator().await;
         lab.configuration("rules: []");
         lab
@@ -33,6 +35,20 @@ impl Lab<'_> {
     /// Starts an operator that knows its own image.
     pub async fn start_exporter_operator(&mut self) {
         self.start_operator(&[("OPERATOR_IMAGE", OPERATOR)]).await;
+    }
+
+    /// The policy by which its ServiceAccount may do no more than it has to, for this lab.
+    #[must_use]
+    pub fn admission_policy(&self) -> String {
+        let text = std::fs::read_to_string(repository("config/jmx-exporter-operator/admission-policy.yaml"))
+            .expect("a policy");
+        let repository =
+            text.split("expression: \"'").nth(1).and_then(|rest| rest.split('\'').next()).expect("a repository");
+        let ours = OPERATOR.rsplit_once(':').expect("a tag").0;
+        let text = text.replace(&format!("'{repository}'"), &format!("'{ours}'"));
+        let text = text.replace("serviceaccount:jmx-exporter:", &format!("serviceaccount:{}:", self.name));
+        text.replace("name: jmx-exporter-operator\n", &format!("name: {}\n", self.name))
+            .replace("policyName: jmx-exporter-operator", &format!("policyName: {}", self.name))
     }
 
     /// A Pod with nothing but a JVM that waits, as root.
@@ -105,6 +121,13 @@ impl Lab<'_> {
         let pod = self.pod(pod).await;
         let log = self.cluster.kubelet.real.with(&pod, "app", |container| container.log()).expect("a container");
         log.matches("A Java agent has been loaded dynamically").count()
+    }
+
+    /// Whether it said so once, where it is of a version that does; no JVM may have loaded two.
+    pub async fn has_loaded_once(&self, pod: &str) -> bool {
+        let says_so = runtimes().last_key_value().is_some_and(|(version, _)| *version >= 21);
+        let loads = self.loads(pod).await;
+        if says_so { loads == 1 } else { loads <= 1 }
     }
 
     /// The status of a PrometheusJmxExporter.

@@ -260,3 +260,40 @@ fn the_examples_of_the_reference_pages_are_accepted_as_they_are_written() {
         assert!(refused.contains("unheardOf"), "{refused}");
     });
 }
+
+/// What a CRD refuses needs no operator to be reported.
+#[test]
+fn the_api_server_refuses_what_can_never_be_meant_and_names_the_field() {
+    olm_tests::run(async {
+        let cluster = Cluster::shared().await;
+        let exporter = |spec: Value| {
+            let mut whole = json!({ "labelSelector": { "app": "a" }, "port": 9400,
+                "config": { "configMapName": "c", "configMapKey": "k" } });
+            whole.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+            json!({ "apiVersion": "banzaicloud.com/v1alpha1", "kind": "PrometheusJmxExporter",
+                "metadata": { "name": "refused", "namespace": "default" }, "spec": whole })
+        };
+        let manager = json!({ "apiVersion": "contrail.juniper.net/v1alpha1", "kind": "Manager",
+            "metadata": { "name": "refused", "namespace": "default" },
+            "spec": { "commonConfiguration": { "hostNetwork": false }, "services": {} } });
+        let rollout = json!({ "apiVersion": "oneagent-operator.github.io/v1alpha1", "kind": "DaemonSetRollout",
+            "metadata": { "name": "refused", "namespace": "default" }, "spec": { "daemonSet": "" } });
+        for (object, field) in [
+            (exporter(json!({ "labelSelector": {} })), "spec.labelSelector"),
+            (exporter(json!({ "port": 0 })), "spec.port"),
+            (exporter(json!({ "port": 65_536 })), "spec.port"),
+            (exporter(json!({ "container": "" })), "spec.container"),
+            (exporter(json!({ "minFreeMemory": "much" })), "spec.minFreeMemory"),
+            (exporter(json!({ "config": { "configMapName": "", "configMapKey": "k" } })), "spec.config.configMapName"),
+            (exporter(json!({ "config": { "configMapName": "c", "configMapKey": "" } })), "spec.config.configMapKey"),
+            (manager, "spec.commonConfiguration.hostNetwork"),
+            (rollout, "spec.daemonSet"),
+        ] {
+            let words = ["create", "--dry-run=server", "-f", "-"];
+            let said = cluster.try_kubectl(&words, Some(&object.to_string())).expect_err(field);
+            assert!(said.contains(field), "{field}: {said}");
+        }
+        let accepted = exporter(json!({ "port": 65_535, "minFreeMemory": 0, "container": "app" }));
+        cluster.try_kubectl(&["create", "--dry-run=server", "-f", "-"], Some(&accepted.to_string())).unwrap();
+    });
+}

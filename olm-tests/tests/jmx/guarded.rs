@@ -21,25 +21,11 @@ fn restricted() -> (Value, Value) {
     (container, pod)
 }
 
-/// The operator's admission policy, for this namespace.
-fn policy(lab: &Lab<'_>) -> String {
-    let text =
-        std::fs::read_to_string(repository("config/jmx-exporter-operator/admission-policy.yaml")).expect("a policy");
-    let repository =
-        text.split("expression: \"'").nth(1).and_then(|rest| rest.split('\'').next()).expect("a repository");
-    let ours = OPERATOR.rsplit_once(':').expect("a tag").0;
-    let text = text.replace(&format!("'{repository}'"), &format!("'{ours}'"));
-    let text = text.replace("serviceaccount:jmx-exporter:", &format!("serviceaccount:{}:", lab.name));
-    text.replace("name: jmx-exporter-operator\n", &format!("name: {}\n", lab.name))
-        .replace("policyName: jmx-exporter-operator", &format!("policyName: {}", lab.name))
-}
-
 #[test]
 fn under_pod_security_and_its_own_policy_the_operator_works_and_may_do_no_more() {
     run(async {
         let lab = Lab::of_jvms("jmx-guarded").await;
         lab.cluster.kubectl(&["label", "namespace", &lab.name, "pod-security.kubernetes.io/enforce=restricted"]);
-        lab.cluster.apply(&policy(&lab));
         let (container, pod) = restricted();
         lab.jvm("first", "jvm:any", &container, &pod);
         lab.runs("first").await;

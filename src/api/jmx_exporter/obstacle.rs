@@ -1,5 +1,5 @@
 //! Why a JVM does not export: every reason that a status counts. Each reason's doc line tells the user what to do: the
-//! table of docs/jmx.md is made of these lines.
+//! table of docs/jmx.md is made of these lines. The status repeats what helps where the cause does not say it.
 //!
 //! Must not decide which one holds.
 
@@ -21,10 +21,13 @@
 pub enum Obstacle {
     /// The container has no JVM that has lived for eight seconds. Name the right one in `container`, or narrow
     /// `labelSelector`. It is looked for again after 30 seconds, and then less and less often.
+    #[strum(message = "name the right container in spec.container, or narrow spec.labelSelector")]
     NoJvm,
     /// The container has several JVMs, and none is process 1: the operator cannot tell which is meant.
+    #[strum(message = "run one JVM in each container, or as its process 1")]
     SeveralJvms,
     /// The JVM is OpenJ9, which has no such attach mechanism. Start it with the exporter as `-javaagent`.
+    #[strum(message = "start it with the exporter as -javaagent")]
     NotHotSpot,
     /// Attaching is switched off: remove `-XX:+DisableAttachMechanism` or `-XX:-EnableDynamicAgentLoading`, or start
     /// the JVM with the exporter as `-javaagent`.
@@ -40,17 +43,23 @@ pub enum Obstacle {
     ReadOnlyTmp,
     /// The JVM's files cannot be reached: it runs in another user namespace, or with more rights than a container that
     /// joins its Pod may have.
+    #[strum(
+        message = "run the container in the Pod's own user namespace and without more capabilities than its Pod names, or start the JVM with the exporter as -javaagent"
+    )]
     NotReachable,
     /// Another process listens on `port` in the Pod: choose another.
     PortInUse,
     /// The JVM has an exporter already, which was there from its start: nothing to do, or restart the Pod without it.
+    #[strum(message = "nothing to do, or restart the Pod without that exporter")]
     AlreadyExporting,
     /// The JVM was made to load the exporter before. A second load would end it. Restart the Pod.
     LoadedBefore,
     /// The JVM refused the exporter. The message quotes it, and its log says more. Restart the Pod to have it tried
     /// again.
+    #[strum(message = "restart the Pod to have it tried again")]
     LoadFailed,
     /// The JVM loaded the exporter, and its endpoint does not answer. Restart the Pod to have it tried again.
+    #[strum(message = "restart the Pod to have it tried again")]
     ScrapeFailed,
     /// The JVM exports on the previous port: an exporter cannot move. Restart the Pod.
     RestartNeeded,
@@ -63,15 +72,19 @@ pub enum Obstacle {
     Restarting,
     /// The kubelet of the Pod's node does not report, so the operator cannot tell what runs there. It continues once
     /// the kubelet reports: see `kubectl get nodes`.
+    #[strum(message = "see kubectl get nodes")]
     KubeletSilent,
     /// The API server refuses the container that joins the Pod: Pod Security, a policy, or a missing right. The message
     /// quotes it. The operator tries again within minutes.
+    #[strum(message = "let the namespace admit it; it is tried again within minutes")]
     NotAdmitted,
     /// The operator's image cannot be pulled on the Pod's node. The message says why. No other container joins the Pod
     /// meanwhile. The operator continues once the image is there.
+    #[strum(message = "let the node pull the image")]
     HelperImage,
     /// The container that joined the Pod ended without a result. It is tried again after 30 seconds, and then less and
     /// less often.
+    #[strum(message = "it is tried again, less and less often")]
     HelperFailed,
     /// Containers joined this one five times, or its Pod twenty times, and each stays in the Pod's spec: no other joins
     /// it. Restart the Pod to have it tried again.
@@ -80,6 +93,7 @@ pub enum Obstacle {
     /// No other JVM is attached to until the object is edited.
     Harmed,
     /// An older object selects the Pod, too, and keeps it: narrow one of the selectors.
+    #[strum(message = "narrow one of the selectors")]
     OtherObject,
 }
 

@@ -101,6 +101,9 @@ pub(super) async fn bundle(cx: &Cx, args: &Args) -> Result<u8, String> {
         parts.push(of_object(object)?);
         let fleet = listed(&reached, object).await?;
         nodes.extend(fleet.nodes.iter().map(ResourceExt::name_any));
+        // Nodes that left are still named.
+        nodes.extend(fleet.pods.iter().filter_map(|pod| pod.node().map(str::to_owned)));
+        remembered(&object.whole.data["status"], &mut nodes);
         for set in &fleet.sets {
             redactor.hide(&serde_json::to_value(set).unwrap_or_default());
         }
@@ -115,7 +118,10 @@ pub(super) async fn bundle(cx: &Cx, args: &Args) -> Result<u8, String> {
         parts.push((format!("rights/{namespace}/rights.json"), rights(&reached, namespace).await));
     }
     let operators = match version::operators(cx).await {
-        Ok(operators) => json!(operators),
+        Ok(operators) => {
+            namespaces.extend(operators.iter().map(|operator| operator.namespace.clone()));
+            json!(operators)
+        }
         Err(why) => json!(format!("not collected: {why}")),
     };
     let versions = json!({ "client": env!("CARGO_PKG_VERSION"), "operators": operators });
@@ -161,16 +167,47 @@ fn of_object(object: &Object) -> Result<Part, String> {
     Ok((name, pretty(&kept)))
 }
 
+/// Fields of a status that name nodes, in a list or as keys.
+const NAMING: &[&str] = &["node", "nodes", "place", "places", "away", "closed", "broken", "lacking", "flapping"];
+
+/// The nodes that a status names.
+fn remembered(status: &Value, nodes: &mut BTreeSet<String>) {
+    match status {
+        Value::Array(all) => all.iter().for_each(|one| remembered(one, nodes)),
+        Value::Object(fields) => {
+            for (field, value) in fields {
+                match value {
+                    _ if !NAMING.contains(&&**field) => remembered(value, nodes),
+                    Value::String(name) => _ = nodes.insert(name.clone()),
+                    Value::Array(all) => {
+                        nodes.extend(all.iter().filter_map(Value::as_str).map(str::to_owned));
+                        remembered(value, nodes);
+                    }
+                    // What `nodes` counts is no name.
+                    Value::Object(_) if field == "nodes" => remembered(value, nodes),
+                    Value::Object(all) => nodes.extend(all.keys().cloned()),
+                    _ => {}
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
 /// Why each node has no Pod that has none.
 fn of_fleet(cx: &Cx, object: &Object, judged: &Judged) -> Vec<Part> {
     let now = cx.clock.now();
     let looks = judged.looks(now);
     let mut text = String::new();
     let without = looks.iter().filter(|look| matches!(Cell::of(look), Cell::Failing | Cell::Missing | Cell::Starting));
+    let left = without.clone().count().saturating_sub(NODES);
     for look in without.take(NODES) {
         if let Some(finding) = judged.node(&look.name, now) {
             let _ = writeln!(text, "{}: {}", look.name, finding.what);
         }
+    }
+    if left > 0 {
+        let _ = writeln!(text, "and {left} more nodes");
     }
     let name = format!("explain/{}/{}/{}.txt", object.kind.typed(), object.namespace(), object.name());
     vec![(name, if text.is_empty() { "every node that can run a Pod has an available one\n".to_owned() } else { text })]
@@ -250,4 +287,22 @@ fn packed<W: Write>(to: W, parts: &[Part]) -> std::io::Result<W> {
         archive.append_data(&mut header, format!("oneagent-support/{name}"), text.as_bytes())?;
     }
     archive.into_inner()?.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_that_a_status_names_are_known_and_nothing_else() {
+        let status = json!({
+            "nodes": { "selected": 3, "taint": { "count": 1, "nodes": ["a"] }, "withoutAgent": [{ "node": "b", "cause": "x" }] },
+            "rollout": { "state": "Failed", "failure": { "message": "m", "nodes": ["c"] },
+                "memory": { "touched": { "away": { "d": 7 }, "broken": ["e"], "lacking": { "f": 1 } },
+                    "back": { "place": "g" } } },
+        });
+        let mut nodes = BTreeSet::new();
+        remembered(&status, &mut nodes);
+        assert_eq!(nodes.into_iter().collect::<Vec<_>>(), ["a", "b", "c", "d", "e", "f", "g"]);
+    }
 }

@@ -24,7 +24,7 @@ struct Found {
 
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Operator {
-    namespace: String,
+    pub(super) namespace: String,
     name: String,
     version: String,
 }

@@ -169,3 +169,39 @@ fn a_group_belongs_to_the_user_with_whom_it_was_learned() {
     let security = &asked["securityContext"];
     assert_eq!((&security["runAsUser"], &security["runAsGroup"]), (&json!(2000), &Value::Null));
 }
+
+#[test]
+fn a_spec_that_means_nothing_names_each_field_and_the_remedy() {
+    for (field, value, said) in [
+        ("labelSelector", json!({}), "spec.labelSelector"),
+        ("port", 0.into(), "spec.port is 0: use a number from 1 to 65535"),
+        ("port", 65_536.into(), "spec.port is 65536"),
+        ("config", json!({ "configMapName": "A", "configMapKey": "k" }), "spec.config.configMapName is \"A\""),
+        ("config", json!({ "configMapName": "c", "configMapKey": "" }), "spec.config.configMapKey is \"\""),
+        ("minFreeMemory", "much".into(), "spec.minFreeMemory is \"much\": use a quantity such as 96Mi, or 0"),
+        ("rollout", json!({ "maxConcurrent": "x" }), "spec.rollout.maxConcurrent"),
+        ("rollout", json!({ "canary": { "soak": "soon" } }), "spec.rollout.canary.soak is \"soon\""),
+    ] {
+        let mut world = World::new();
+        world.spec[field] = value;
+        let why = resolve(&world.object("e", 0)).unwrap_err();
+        assert!(why.contains(said), "{field}: {why}");
+    }
+}
+
+#[test]
+fn whatever_keeps_a_jvm_from_exporting_its_example_says_what_helps() {
+    for (reason, helps) in [
+        ("NoJvm", "spec.container"),
+        ("SeveralJvms", "as its process 1"),
+        ("NotReachable", "-javaagent"),
+        ("LoadFailed", "restart the Pod"),
+        ("AlreadyExporting", "without that exporter"),
+    ] {
+        let mut world = World::new();
+        world.see(pod("a", &[run("jmx-0-1", 99, "1", &said(reason, 100))]));
+        world.look();
+        let example = world.status.jvms.as_ref().unwrap().examples[reason][0].clone();
+        assert!(example.starts_with("a: m; ") && example.contains(helps), "{example}");
+    }
+}

@@ -296,6 +296,9 @@ impl Fleet {
     fn standing(&self, node: &Node, pod: &Pod, desired: &Desired) -> Standing {
         let Some(made_from) = &pod.revision else { return Standing::Unknown };
         let wanted = &desired.revision;
+        if self.is_foreign {
+            return if made_from == wanted { Standing::Current } else { Standing::Outdated };
+        }
         let never_ran = pod.ready_since.is_none() && pod.was_ready.is_none();
         let of_before = self.memory.retried.is_some_and(|(version, since)| {
             (version, version) == (wanted.version, made_from.version)

@@ -22,12 +22,13 @@ fn bounds(nodes: usize, newest: u32, joining: usize, disturbances: usize) -> Bou
     let disturbances = disturbances + more("DISTURBANCES");
     let newest = newest + u32::try_from(more("VERSIONS")).expect("a few versions");
     let (nodes, joining) = (nodes + more("NODES"), joining + more("JOINING"));
-    Bounds { nodes, newest, joining, disturbances, waits: disturbances, late: false, refused: false }
+    let (late, refused, foreign) = (false, false, false);
+    Bounds { nodes, newest, joining, disturbances, waits: disturbances, late, refused, foreign }
 }
 
 /// Searches all histories within these bounds; returns how many states there are.
 fn search(policy: &Policy, bounds: Bounds) -> usize {
-    let mut events = vec![Event::Restart, Event::TimePasses, Event::Joins, Event::Published];
+    let mut events = vec![Event::Restart, Event::TimePasses, Event::Joins, Event::Published, Event::Reverted];
     for node in 0..bounds.nodes + bounds.joining {
         events.extend([Event::Starts(node), Event::Made(node), Event::NodeTurns(node)]);
         events.extend([Event::Cordon(node), Event::Evicted(node)]);
@@ -136,6 +137,25 @@ fn with_nodes_that_join_and_versions_that_follow_the_budget_holds_and_the_rollou
         (&canary(), bounds(2, 3, 1, 0)),
     ] {
         assert!(search(policy, bounds) > 40);
+    }
+}
+
+#[test]
+fn in_every_history_of_a_template_of_another_owner_it_is_never_written_and_no_pod_goes_twice() {
+    assert!(search(&policy(Share::Count(1)), Bounds { foreign: true, ..bounds(2, 2, 0, 1) }) > 100);
+}
+
+#[test]
+#[ignore = "takes seconds: make test runs it apart"]
+fn with_joins_canaries_and_reverts_of_a_template_of_another_owner_the_same_holds() {
+    let [one, two] = [1, 2].map(|budget| policy(Share::Count(budget)));
+    for (policy, bounds) in [
+        (&one, bounds(3, 2, 0, 1)),
+        (&two, bounds(2, 3, 1, 0)),
+        (&canary(), bounds(2, 3, 1, 0)),
+        (&canary(), bounds(2, 2, 0, 1)),
+    ] {
+        assert!(search(policy, Bounds { foreign: true, ..bounds }) > 40);
     }
 }
 

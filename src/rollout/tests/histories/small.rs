@@ -28,6 +28,8 @@ pub(super) enum Event {
     Joins,
     /// A newer version comes.
     Published,
+    /// Who writes the template puts the previous one back.
+    Reverted,
 }
 
 /// The depth of a search.
@@ -45,6 +47,8 @@ pub(super) struct Bounds {
     pub(super) late: bool,
     /// Whether it is the API server that refuses those which are not created yet.
     pub(super) refused: bool,
+    /// Whether the template is another owner's, who has written the wanted version into it.
+    pub(super) foreign: bool,
 }
 
 /// A fleet of a few nodes.
@@ -71,6 +75,10 @@ impl Small {
             node.ready_since = Some(at(-1_000));
         }
         fleet.deciding_since = -1_000;
+        fleet.is_foreign = left.foreign;
+        if left.foreign {
+            fleet.template = revision(2);
+        }
         let (ledger, ours) = (Ledger::default(), HashSet::new());
         let mut small = Self { fleet, ledger, policy, clock: 0, wanted: 2, left, made: 100, ours };
         small.evaluate();
@@ -90,6 +98,7 @@ impl Small {
             let plan = Plan::of(plan, &self.fleet.memory);
             self.ledger = ledger;
             let before = self.fleet.template.clone();
+            assert!(!self.left.foreign || plan.template == Template::Keep, "another owner's template is written");
             match plan.template {
                 Template::Advance => self.fleet.template = revision(self.wanted),
                 Template::GoBack => self.fleet.template = plan.memory.rollout.last_good.clone().unwrap(),
@@ -102,6 +111,8 @@ impl Small {
                 let pod = &self.fleet.pods[place];
                 let is_good = pod.ready_since.is_some() && pod.revision.as_ref() == Some(&revision(self.wanted));
                 assert!(!is_good, "an up-to-date, available Pod is replaced");
+                let is_current = pod.revision.as_ref() == Some(&self.fleet.template);
+                assert!(!self.left.foreign || !is_current, "its owner would get the same Pod again");
                 let noted = self.ledger.begin(&guard, &step.place, &step.pod.id, at(self.clock));
                 assert!(noted.is_some(), "the guard forbids what the engine wants: {step:?}\n{:?}", plan.report);
                 if self.fleet.pods[place].ready_since.is_some() {
@@ -168,6 +179,7 @@ impl Small {
             }
             Event::Joins => self.left.joining > 0,
             Event::Published => self.wanted < self.left.newest,
+            Event::Reverted => self.left.foreign && self.wanted > 1,
             Event::Starts(node) => matches!(state(node), (true, _, Some(false))),
             Event::Made(node) => matches!(state(node), (_, _, None)),
             Event::Evicted(node) => matches!(state(node), (true, false, Some(true))),
@@ -182,7 +194,9 @@ impl Small {
             Event::NodeTurns(node) if !self.fleet.nodes[node].ready => return Some(left),
             Event::Cordon(node) if self.fleet.nodes[node].busy.is_some() => return Some(left),
             Event::Starts(_) | Event::Made(_) | Event::Joins | Event::Published => return Some(left),
-            Event::NodeTurns(_) | Event::Cordon(_) | Event::Evicted(_) | Event::Restart => &mut left.disturbances,
+            Event::NodeTurns(_) | Event::Cordon(_) | Event::Evicted(_) | Event::Restart | Event::Reverted => {
+                &mut left.disturbances
+            }
             Event::TimePasses => &mut left.waits,
         };
         *counted = counted.checked_sub(1)?;
@@ -238,7 +252,11 @@ impl Small {
                 }
             }
             Event::Published => self.wanted += 1,
+            Event::Reverted => self.wanted -= 1,
             Event::TimePasses => self.clock += self.policy.wait_ready.num_seconds() / 2,
+        }
+        if self.left.foreign {
+            self.fleet.template = revision(self.wanted);
         }
         for pod in self.fleet.pods.iter().filter(|pod| pod.ready_since.is_some()) {
             self.ours.remove(&pod.node);
