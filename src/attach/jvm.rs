@@ -2,6 +2,7 @@
 //!
 //! Must not ask what could end it (that is `questions`).
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::proc::Proc;
@@ -40,17 +41,22 @@ impl Jvm {
 pub(super) fn find(proc: &Proc, container: Option<&str>) -> Result<Jvm, Refusal> {
     let (uptime, ticks) = (proc.uptime().unwrap_or(f64::MAX), rustix::param::clock_ticks_per_second());
     let (mut found, mut closed) = (Vec::new(), None);
-    let cgroup = |pid| proc.read(pid, "cgroup").unwrap_or_default();
+    #[expect(clippy::cast_precision_loss, reason = "seconds")]
+    let is_old = |started: &u64| uptime - *started as f64 / ticks as f64 >= UNTOUCHED.as_secs_f64();
+    let all = proc.pids();
+    let old: Vec<(u32, u64)> = all.iter().filter_map(|pid| Some((*pid, proc.started(*pid).filter(is_old)?))).collect();
+    if old.is_empty() {
+        // A helper looks again and again until there is one.
+        return Err(none());
+    }
+    let cgroup = |pid| proc.read(pid, "cgroup").ok();
+    let cgroups: BTreeMap<u32, String> = all.into_iter().filter_map(|pid| Some((pid, cgroup(pid)?))).collect();
     // Where a process names the container, one that names none is another's, such as the host's own.
-    let is_named = container.is_some_and(|id| proc.pids().into_iter().any(|pid| cgroup(pid).contains(id)));
-    for pid in proc.pids() {
-        let Some(started) = proc.started(pid) else { continue };
-        let is_its = |id: &str| {
-            proc.read(pid, "cgroup").is_ok_and(|text| text.contains(id) || !is_named && !names_another(&text, id))
-        };
-        #[expect(clippy::cast_precision_loss, reason = "seconds")]
-        let age = uptime - started as f64 / ticks as f64;
-        if age < UNTOUCHED.as_secs_f64() || !container.is_none_or(is_its) {
+    let is_named = container.is_some_and(|id| cgroups.values().any(|text| text.contains(id)));
+    for (pid, started) in old {
+        let is_its =
+            |id: &str| cgroups.get(&pid).is_some_and(|text| text.contains(id) || !is_named && !names_another(text, id));
+        if !container.is_none_or(is_its) {
             continue;
         }
         match proc.read(pid, "maps") {
@@ -77,7 +83,11 @@ pub(super) fn find(proc: &Proc, container: Option<&str>) -> Result<Jvm, Refusal>
         let message = format!("the JVM's files are those of user {}", identity.user);
         return Err(Refusal { identity: Some(identity), ..Refusal::of(Reason::NotReachable, message) });
     }
-    Err(Refusal::of(Reason::NoJvm, "no process of the container is a JVM"))
+    Err(none())
+}
+
+fn none() -> Refusal {
+    Refusal::of(Reason::NoJvm, "no process of the container is a JVM")
 }
 
 /// Whether a process's cgroup names another container than this. On some machines it names none.

@@ -93,8 +93,8 @@ fn of_helpers_that_are_killed_or_come_together_one_has_the_jvm_load_and_it_lives
     // The request for a socket, the lock, the jar, and the configuration beside the first one.
     for seen in ["attach_pid", "jmx-exporter-[0-9]*-[0-9]*$", "jar$", "new$"] {
         let script = format!(
-            "sleep 9\n(attach 'rules: []' >/dev/null & for i in $(seq 2000); do ls -A /tmp | grep -q '{seen}' && break; \
-             done; pkill -9 -f jmx-attach) 2>/dev/null\nalive\n\
+            "sleep 9\n(attach 'rules: []' >/dev/null & for i in $(seq 2000); do
+             ls -A /tmp | grep -q '{seen}' && break; done; pkill -9 -f jmx-attach) 2>/dev/null\nalive\n\
              attach 'rules: []'\nattach 'rules: []'\nalive"
         );
         let said = beside(newest).run(&script);

@@ -79,14 +79,14 @@ fn an_image_that_cannot_be_pulled_is_named_and_holds_a_place_until_it_can() {
     run(async {
         let mut lab = Lab::of_jvms("jmx-image").await;
         lab.operators.clear();
-        lab.start_operator(&[("OPERATOR_IMAGE", "registry.example/missing:1")]).await;
+        lab.start_operator(&[("OPERATOR_IMAGE", "registry.example/oneagent-operator:missing")]).await;
         for name in ["first", "second"] {
             lab.plain_jvm(name);
             lab.runs(name).await;
         }
         lab.exporter(&json!({}));
         let said = lab.exporter_refuses("first", "HelperImage").await;
-        assert!(said.contains("registry.example/missing:1"), "{said}");
+        assert!(said.contains("registry.example/oneagent-operator:missing"), "{said}");
         assert!(lab.joined("second").await.is_empty(), "one at a time");
         lab.operators.clear();
         lab.start_operator(&[]).await;

@@ -43,9 +43,7 @@ pub enum Obstacle {
     ReadOnlyTmp,
     /// The JVM's files cannot be reached: it runs in another user namespace, or with more rights than a container that
     /// joins its Pod may have.
-    #[strum(
-        message = "run the container in the Pod's own user namespace and without more capabilities than its Pod names, or start the JVM with the exporter as -javaagent"
-    )]
+    #[strum(message = "give it no more capabilities than its Pod names, or start it with the exporter as -javaagent")]
     NotReachable,
     /// Another process listens on `port` in the Pod: choose another.
     PortInUse,

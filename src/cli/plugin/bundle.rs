@@ -296,7 +296,8 @@ mod tests {
     #[test]
     fn nodes_that_a_status_names_are_known_and_nothing_else() {
         let status = json!({
-            "nodes": { "selected": 3, "taint": { "count": 1, "nodes": ["a"] }, "withoutAgent": [{ "node": "b", "cause": "x" }] },
+            "nodes": { "selected": 3, "taint": { "count": 1, "nodes": ["a"] },
+                "withoutAgent": [{ "node": "b", "cause": "x" }] },
             "rollout": { "state": "Failed", "failure": { "message": "m", "nodes": ["c"] },
                 "memory": { "touched": { "away": { "d": 7 }, "broken": ["e"], "lacking": { "f": 1 } },
                     "back": { "place": "g" } } },

@@ -128,7 +128,9 @@ fn known(object: &Object, version: &str) -> Result<String, String> {
     let failure = rollout.failure.map(|failure| [failure.version, Some(failure.hash)]);
     let past = rollout.history.into_iter().flat_map(|past| [past.to, past.from]);
     let rejected = object.status.iter().flat_map(|status| status.rejected_versions.clone());
-    let all = failure.into_iter().flatten().chain(past).flatten().chain(rejected);
+    let spec = object.spec();
+    let named = [&spec["update"]["version"], &spec["rollout"]["retry"]].map(|field| field.as_str().map(str::to_owned));
+    let all = failure.into_iter().flatten().chain(past).chain(named).flatten().chain(rejected);
     let mut all: Vec<String> = all.chain(object.to().map(str::to_owned)).filter(|name| !name.is_empty()).collect();
     all.sort_unstable();
     all.dedup();

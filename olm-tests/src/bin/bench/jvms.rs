@@ -69,7 +69,7 @@ pub(super) async fn first_answers(count: usize) {
         &format!("a JVM of Pods that come one after the other, Running → first answer, p50 / p99 of {count}"),
         &format!("{} s", both(&waits)),
     );
-    row("… a JVM must have lived for 5 s of it; its own part, from the load on", &format!("{} s", both(&loads)));
+    row("… a JVM must have lived for 8 s of it; its own part, from the load on", &format!("{} s", both(&loads)));
     row("… CPU time of its helper, p50 / p99", &format!("{} ms", both(&cpus)));
     row(
         "… the helper's pages, most at once / of its own, p50",

@@ -77,7 +77,7 @@ fn a_configwatcher_is_seen_paused_and_tried_again() {
         lab.watcher_is("watcher", "Progressing", "False", "Paused").await;
         let held = person.typing(&with(&["status", "watcher", "--wait", "--for", "paused", "--timeout", "240s"]));
         assert_eq!(held.wait().await.code, Some(0));
-        person.says(0, &with(&["resume", "watcher"]));
+        person.says(0, &with(&["resume", "watcher", "--yes"]));
         lab.all_say("webapp", "two", 4, LONG).await;
         let printed = person.says(0, &with(&["retry", "watcher", "--dry-run"]));
         assert!(printed.contains("patch configwatcher watcher") && printed.contains("\"retry\":\"20"), "{printed}");

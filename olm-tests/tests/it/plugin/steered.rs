@@ -76,9 +76,9 @@ fn every_verb_is_the_command_that_it_prints_and_a_dry_run_writes_nothing() {
         person.is_as_kubectl(&["rollback", "agent"], &back).await;
         let none = [("/update/version", Value::Null), ("/update/allowDowngrade", Value::Null)];
         person.is_as_kubectl(&["unpin", "agent"], &none).await;
-        person.is_as_kubectl(&["retry", "agent", V3], &[("/rollout/retry", json!(V3))]).await;
+        person.is_as_kubectl(&["retry", "agent", V2], &[("/rollout/retry", json!(V2))]).await;
         // Once more: it must be taken away first.
-        person.is_as_kubectl(&["retry", "agent", V3], &[("/rollout/retry", json!(V3))]).await;
+        person.is_as_kubectl(&["retry", "agent", V2], &[("/rollout/retry", json!(V2))]).await;
         person.is_as_kubectl(&["resume", "agent"], &[("/rollout/paused", Value::Null)]).await;
         lab.condition("agent", "Ready", "True", "AllUpdated").await;
         let Came { code, noted, .. } = person.types(&["pin", "agent", "1.2"]);
@@ -89,6 +89,8 @@ fn every_verb_is_the_command_that_it_prints_and_a_dry_run_writes_nothing() {
         assert!(code == Some(2) && noted.contains("the nearest name is agent"), "{noted}");
         let Came { code, noted, .. } = person.types(&["retry", "agent"]);
         assert!(code == Some(2) && noted.contains("has failed: name a version"), "{noted}");
+        let Came { code, noted, .. } = person.types(&["retry", "agent", V3]);
+        assert!(code == Some(2) && noted.contains("knows no version") && noted.contains(V2), "{noted}");
         lab.end().await;
     });
 }
