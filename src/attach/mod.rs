@@ -88,14 +88,16 @@ pub async fn attach(order: &Order, now: DateTime<Utc>, touches: impl Fn()) -> Re
     let endpoint = Endpoint::new(order.port);
     if files.path("").exists() {
         // Another helper had it load, and perhaps did not get further.
-        endpoint.answers(&proc, &jvm).await.map_err(|_| loaded_before())?;
+        if endpoint.answers(&proc, &jvm).await.is_err() {
+            return Err(if jvm.is_there(&proc) { loaded_before() } else { ended() });
+        }
         touches();
         files.exchange(&proc, &jvm, &endpoint, &config, &files.config()?).await?;
         return Ok(Done::Exporting { loaded_at: None });
     }
     questions::ask(&proc, &jvm, order.port, order.min_free_memory)?;
     if !jvm.is_there(&proc) {
-        return Err(Refusal::of(Reason::NoJvm, "the JVM ended before anything was done to it"));
+        return Err(ended());
     }
     // Time has passed with waiting for it.
     is_valid(order, now + began.elapsed())?;
@@ -267,13 +269,12 @@ impl Files {
             sleep(PAUSE).await;
         }
         self.put(before)?;
-        // Where it answers with the previous one neither, the configuration is not the cause.
-        endpoint.reloads(proc, jvm).await?;
+        // It answered a moment ago: a scrape that hangs may hang those after it, too.
+        let answers = endpoint.reloads(proc, jvm).await.is_ok();
+        let now = if answers { "and the previous one is in force" } else { "and does not answer since" };
         let why = fails.map_or_else(|| "the JVM's log says why".to_owned(), |why| format!("with it {why}"));
-        Err(Refusal::of(
-            Reason::ConfigNotTaken,
-            format!("the exporter does not take the configuration, and the previous one is in force; {why}"),
-        ))
+        let why = format!("the exporter does not take the configuration, {now}; {why}");
+        Err(Refusal::of(Reason::ConfigNotTaken, why))
     }
 
     /// Written beside, then renamed: no reader sees half of it.
@@ -282,6 +283,10 @@ impl Files {
         let written = write(&beside, &mut config.as_bytes()).and_then(|()| fs::rename(&beside, self.path(CONFIG)));
         written.map_err(|error| unwritable(&error))
     }
+}
+
+fn ended() -> Refusal {
+    Refusal::of(Reason::NoJvm, "the JVM ended before anything was done to it")
 }
 
 fn loaded_before() -> Refusal {

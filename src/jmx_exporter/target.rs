@@ -105,11 +105,13 @@ impl Target {
                 settles_at: 0,
             });
         }
+        // A container that is always started again has a JVM that should not end, whatever its exit code says.
+        let may_be_done = matches!(spec.restart_policy.as_deref(), Some("Never" | "OnFailure"));
         let became = |name: &str, id: &str| {
             let is_it = |instance: &Instance| *instance.shape.name == *name && *instance.id == *id;
             match instances.iter().position(is_it).map(u8::try_from) {
                 Some(Ok(at)) => Joined::Runs(at),
-                _ => ended(&status.container_statuses, id).unwrap_or(Joined::Gone),
+                _ => ended(&status.container_statuses, id, may_be_done).unwrap_or(Joined::Gone),
             }
         };
         let (mut runs, mut taken) = (Vec::new(), Vec::new());
@@ -179,12 +181,12 @@ impl Target {
 }
 
 /// When a container with this ID began and ended, if one of these statuses knows it.
-fn ended(all: &[ContainerStatus], id: &str) -> Option<Joined> {
+fn ended(all: &[ContainerStatus], id: &str, may_be_done: bool) -> Option<Joined> {
     let ends = all.iter().flat_map(|now| [&now.state.terminated, &now.last_state.terminated]).flatten();
     let end =
         ends.into_iter().find(|end| end.container_id.as_deref().is_some_and(|known| without_scheme(known) == id))?;
     let (from, to) = (time(end.started_at.as_deref()?)?, time(end.finished_at.as_deref()?)?);
-    Some(Joined::Ended { from, to, is_done: end.exit_code == Some(0) })
+    Some(Joined::Ended { from, to, is_done: may_be_done && end.exit_code == Some(0) })
 }
 
 /// When a container that was started again is joined: once it has outlived the one before, or for longer each time that

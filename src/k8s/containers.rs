@@ -26,9 +26,9 @@ pub struct PodSpec {
     /// Its node, once bound.
     #[serde(default)]
     pub node_name: Option<String>,
-    /// Whether its containers see one another's processes.
+    /// Whether its containers are started again when they end.
     #[serde(default)]
-    pub share_process_namespace: Option<bool>,
+    pub restart_policy: Option<String>,
     #[serde(default)]
     pub security_context: Option<Security>,
     #[serde(default)]

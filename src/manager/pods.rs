@@ -19,8 +19,8 @@ pub struct Server {
     pub is_bound: bool,
     /// Since when it is Ready, by its kubelet's clock.
     pub ready_since: Option<DateTime<Utc>>,
-    /// Since when its containers run, if it never was Ready.
-    pub started: Option<DateTime<Utc>>,
+    /// Since when it is not Ready, by its kubelet's clock.
+    pub unready_since: Option<DateTime<Utc>>,
     pub is_ending: bool,
     /// Hash of the template that it was made from.
     pub template: String,
@@ -60,7 +60,7 @@ impl Server {
             node: seen.node.to_string(),
             is_bound: facts.spec.node_name.as_ref().is_some_and(|node| !node.is_empty()),
             ready_since: seen.ready_since,
-            started: seen.unready_since.filter(|_| seen.was_ready.is_none()),
+            unready_since: seen.unready_since,
             is_ending: seen.deleting || ended,
             template: annotations.and_then(|all| all.get(TEMPLATE)).cloned().unwrap_or_default(),
             trusts: annotations.and_then(|all| all.get(TRUSTS)).cloned(),

@@ -15,8 +15,8 @@ use crate::stack::turn::{self, Health};
 /// A server must have been Ready for so long before the next one is replaced: a bad template shows by then.
 pub const PROVES: TimeDelta = TimeDelta::seconds(10);
 
-/// One of an earlier template that has never been Ready after so long will not be.
-const STARTS_WITHIN: TimeDelta = TimeDelta::minutes(5);
+/// One of an earlier template that is not Ready for so long, on a node that is, will not be.
+const COMES_WITHIN: TimeDelta = TimeDelta::minutes(5);
 
 /// Whose turn it is.
 #[derive(Debug, Default)]
@@ -38,7 +38,7 @@ pub fn replacement(facts: &Facts<'_>, parts: &[Part], are_written: &[bool]) -> T
     // What does not exist is no reason to wait.
     let existing: Vec<(&Part, bool)> =
         parts.iter().zip(are_written.iter().copied()).filter(|(part, _)| part.exists).collect();
-    let is_late = |started: DateTime<Utc>| started.min(now) + STARTS_WITHIN <= now;
+    let is_late = |since: DateTime<Utc>| since.min(now) + COMES_WITHIN <= now;
     let (mut turns, mut servers) = (Vec::new(), Vec::new());
     for (part, is_written) in &existing {
         let row = &table.rows[part.row];
@@ -59,7 +59,8 @@ pub fn replacement(facts: &Facts<'_>, parts: &[Part], are_written: &[bool]) -> T
                 match since {
                     Some(at) if at.min(now) + PROVES <= now => Health::Serves,
                     Some(_) => Health::Proving,
-                    None if one.trouble.is_some() || is_outdated && one.started.is_some_and(is_late) => Health::Failing,
+                    None if one.trouble.is_some() => Health::Failing,
+                    None if is_outdated && !is_silent && one.unready_since.is_some_and(is_late) => Health::Failing,
                     None => Health::Away,
                 }
             };
@@ -74,8 +75,8 @@ pub fn replacement(facts: &Facts<'_>, parts: &[Part], are_written: &[bool]) -> T
     let Some((at, name)) = turn::next(&turns) else {
         let is_changed = turns.iter().flat_map(|one| &one.servers).any(|server| server.is_outdated);
         let proves = servers.iter().filter_map(|server| Some(server.ready_since?.min(now) + PROVES));
-        let starts = servers.iter().filter_map(|server| Some(server.started?.min(now) + STARTS_WITHIN));
-        let next = proves.chain(starts).filter(|at| is_changed && *at > now).min();
+        let comes = servers.iter().filter_map(|server| Some(server.unready_since?.min(now) + COMES_WITHIN));
+        let next = proves.chain(comes).filter(|at| is_changed && *at > now).min();
         return Turn { replacement: None, next, waits_for: turn::waits_for(&turns).map(str::to_owned) };
     };
     let part = existing[at].0;

@@ -119,11 +119,12 @@ fn on_host_network(spec: &mut Value) {
 
 /// Taints of nodes that wait for their network, and of those that keep other Pods away.
 fn early() -> Value {
+    // Kubernetes lets a Pod stay on a node for five minutes that is not Ready: then another one has its turn.
     let keys = [
         "node.kubernetes.io/not-ready",
         "node.kubernetes.io/network-unavailable",
         "node-role.kubernetes.io/control-plane",
         "node-role.kubernetes.io/master",
     ];
-    keys.iter().map(|key| json!({ "key": key, "operator": "Exists" })).collect()
+    keys.iter().map(|key| json!({ "key": key, "operator": "Exists", "effect": "NoSchedule" })).collect()
 }

@@ -19,7 +19,7 @@ pub enum Health {
     /// It does, and not for long enough.
     Proving,
     Away,
-    /// It does not serve, and waiting will not change that: its kubelet says why, or an earlier template never started.
+    /// It does not serve, and waiting will not change that: its kubelet says why, or it has waited for long enough.
     Failing,
     /// It has ended, or is about to.
     Ending,

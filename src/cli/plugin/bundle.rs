@@ -168,7 +168,8 @@ fn of_object(object: &Object) -> Result<Part, String> {
 }
 
 /// Fields of a status that name nodes, in a list or as keys.
-const NAMING: &[&str] = &["node", "nodes", "place", "places", "away", "closed", "broken", "lacking", "flapping"];
+const NAMING: &[&str] =
+    &["node", "nodes", "place", "places", "away", "closed", "broken", "lacking", "flapping", "examples"];
 
 /// The nodes that a status names.
 fn remembered(status: &Value, nodes: &mut BTreeSet<String>) {
@@ -182,6 +183,11 @@ fn remembered(status: &Value, nodes: &mut BTreeSet<String>) {
                     Value::Array(all) => {
                         nodes.extend(all.iter().filter_map(Value::as_str).map(str::to_owned));
                         remembered(value, nodes);
+                    }
+                    // Of each cause some.
+                    Value::Object(all) if field == "examples" => {
+                        let names = all.values().filter_map(Value::as_array).flatten().filter_map(Value::as_str);
+                        nodes.extend(names.map(str::to_owned));
                     }
                     // What `nodes` counts is no name.
                     Value::Object(_) if field == "nodes" => remembered(value, nodes),
@@ -296,7 +302,7 @@ mod tests {
     #[test]
     fn nodes_that_a_status_names_are_known_and_nothing_else() {
         let status = json!({
-            "nodes": { "selected": 3, "taint": { "count": 1, "nodes": ["a"] },
+            "nodes": { "selected": 3, "examples": { "taint": ["a"] },
                 "withoutAgent": [{ "node": "b", "cause": "x" }] },
             "rollout": { "state": "Failed", "failure": { "message": "m", "nodes": ["c"] },
                 "memory": { "touched": { "away": { "d": 7 }, "broken": ["e"], "lacking": { "f": 1 } },

@@ -108,8 +108,9 @@ pub(super) async fn retry(cx: &Cx, again: &Again) -> Result<u8, String> {
     let now = timestamp(cx.clock.now());
     let patch = |object: &Object| {
         let what = match (&again.version, object.kind) {
-            (Some(version), Managed::Configwatcher) => version.clone(),
-            (Some(version), _) => known(object, version)?,
+            (Some(version), Managed::Oneagent) => known(object, version)?,
+            // Of hashes the operator knows more than the status says.
+            (Some(version), _) => version.clone(),
             // Any text does, if it is another one.
             (None, Managed::Configwatcher) => now.clone(),
             (None, _) => failed(object)?,
@@ -122,15 +123,15 @@ pub(super) async fn retry(cx: &Cx, again: &Again) -> Result<u8, String> {
     write(cx, &again.name, &again.how, patch).await
 }
 
-/// A version or revision that failed, and no other: the operator would not hear it.
+/// A version that the object knows: another one is most likely mistyped.
 fn known(object: &Object, version: &str) -> Result<String, String> {
     let rollout = object.rollout();
-    let failure = rollout.failure.map(|failure| [failure.version, Some(failure.hash)]);
+    let failure = rollout.failure.and_then(|failure| failure.version);
     let past = rollout.history.into_iter().flat_map(|past| [past.to, past.from]);
     let rejected = object.status.iter().flat_map(|status| status.rejected_versions.clone());
     let spec = object.spec();
     let named = [&spec["update"]["version"], &spec["rollout"]["retry"]].map(|field| field.as_str().map(str::to_owned));
-    let all = failure.into_iter().flatten().chain(past).chain(named).flatten().chain(rejected);
+    let all = [failure].into_iter().chain(past).chain(named).flatten().chain(rejected);
     let mut all: Vec<String> = all.chain(object.to().map(str::to_owned)).filter(|name| !name.is_empty()).collect();
     all.sort_unstable();
     all.dedup();

@@ -79,18 +79,23 @@ fn harm_is_heard_in_a_pod_that_ended_of_it() {
 #[test]
 fn a_job_that_is_done_while_a_helper_is_at_work_came_to_no_harm() {
     let harmed = json!({ "reason": "Harmed", "message": "it ended", "loadedAt": time(99) }).to_string();
-    for (said, code, wanted) in
-        [(&*harmed, 0, "Attaching"), ("", 0, "Attaching"), (&*harmed, 1, "AttachHarmful"), ("", 143, "AttachHarmful")]
-    {
+    for (said, code, policy, wanted) in [
+        (&*harmed, 0, "Never", "Attaching"),
+        ("", 0, "OnFailure", "Attaching"),
+        (&*harmed, 0, "Always", "AttachHarmful"),
+        (&*harmed, 1, "Never", "AttachHarmful"),
+        ("", 143, "Never", "AttachHarmful"),
+    ] {
         let mut world = World::new();
         let mut over = pod("a", &[run("jmx-0-1", 90, "1", &ended(95, 101, 1, said))]);
+        over["spec"]["restartPolicy"] = policy.into();
         over["status"]["phase"] = if code == 0 { "Succeeded" } else { "Failed" }.into();
         let status = &mut over["status"]["containerStatuses"][0];
         status["state"] = ended(50, 101, code, "");
         status["state"]["terminated"]["containerID"] = format!("containerd://{ID}").into();
         world.see(over);
         world.see(pod("b", &[]));
-        assert_eq!(world.reason(), wanted, "{said:?} {code}");
+        assert_eq!(world.reason(), wanted, "{said:?} {code} {policy}");
     }
 }
 
