@@ -127,8 +127,8 @@ pub struct NodeCounts {
     /// version was rejected.
     #[serde(default)]
     pub held_back: i32,
-    /// Nodes whose Pod the rollout did not plan: it was created from a template that is no longer desired, or, where
-    /// the template is another owner's, on a node that joined.
+    /// Nodes whose Pod was created from a template that is no longer desired. Where the template is another owner's:
+    /// nodes that joined during the rollout and got the new template.
     #[serde(default)]
     pub unplanned: i32,
     /// Agents that keep running on nodes where no new one may start, because of a taint that they do not tolerate.

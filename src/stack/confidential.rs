@@ -17,11 +17,11 @@ const INCLUDES: [&str; 3] = ["include", "import", "extends"];
 /// The digest of a secret that is whole: no one gets it back from that.
 static DIGEST: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let path = r"secrets(\.[A-Za-z_]+){2}";
-    Regex::new(&format!(r#"\{{\{{-? ?({path}|\("[^"{{}}]*" ~ {path}\)) \| sha1 ?-?\}}\}}"#)).ok()
+    Regex::new(&format!(r"\{{\{{-? ?({path}|\(\x22[^\x22{{}}]*\x22 ~ {path}\)) \| sha1 ?-?\}}\}}")).ok()
 });
 /// A snippet that is included by its name.
 static INCLUDE: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(r#"\{%-? ?include ["']([A-Za-z0-9_]+)["'] ?-?%\}"#).ok());
+    LazyLock::new(|| Regex::new(r"\{%-? ?include [\x22']([A-Za-z0-9_]+)[\x22'] ?-?%\}").ok());
 
 /// Whether a template, or what it includes, may show a secret or a part of one.
 #[must_use]
