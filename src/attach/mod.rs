@@ -271,6 +271,9 @@ impl Files {
         self.put(before)?;
         // It answered a moment ago: a scrape that hangs may hang those after it, too.
         let answers = endpoint.reloads(proc, jvm).await.is_ok();
+        if !jvm.is_there(proc) {
+            return Err(Refusal::of(Reason::NoJvm, "the JVM ended while it was given another configuration"));
+        }
         let now = if answers { "and the previous one is in force" } else { "and does not answer since" };
         let why = fails.map_or_else(|| "the JVM's log says why".to_owned(), |why| format!("with it {why}"));
         let why = format!("the exporter does not take the configuration, {now}; {why}");

@@ -116,8 +116,8 @@ impl Fleet {
         let mut inner = self.0.write();
         match change {
             Change::Listed(facts) | Change::Applied(facts) => {
-                // Heartbeats, and when it was Ready, change nothing here.
-                let node = Node { ready_since: None, ..node(facts) };
+                // Heartbeats change nothing here.
+                let node = node(facts);
                 let name = node.name.to_string();
                 if inner.nodes.get(&name) == Some(&node) {
                     return Affects::Nobody;

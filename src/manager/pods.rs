@@ -19,7 +19,7 @@ pub struct Server {
     pub is_bound: bool,
     /// Since when it is Ready, by its kubelet's clock.
     pub ready_since: Option<DateTime<Utc>>,
-    /// Since when it is not Ready, by its kubelet's clock.
+    /// Since when it is not Ready, as its status says.
     pub unready_since: Option<DateTime<Utc>>,
     pub is_ending: bool,
     /// Hash of the template that it was made from.

@@ -38,7 +38,11 @@ pub fn replacement(facts: &Facts<'_>, parts: &[Part], are_written: &[bool]) -> T
     // What does not exist is no reason to wait.
     let existing: Vec<(&Part, bool)> =
         parts.iter().zip(are_written.iter().copied()).filter(|(part, _)| part.exists).collect();
-    let is_late = |since: DateTime<Utc>| since.min(now) + COMES_WITHIN <= now;
+    // A node that comes back gives its servers the whole time again.
+    let comes_by = |server: &Server| {
+        let since = server.unready_since?.max(all.nodes.get(&server.node)?.ready_since?);
+        Some(since.min(now) + COMES_WITHIN)
+    };
     let (mut turns, mut servers) = (Vec::new(), Vec::new());
     for (part, is_written) in &existing {
         let row = &table.rows[part.row];
@@ -60,7 +64,7 @@ pub fn replacement(facts: &Facts<'_>, parts: &[Part], are_written: &[bool]) -> T
                     Some(at) if at.min(now) + PROVES <= now => Health::Serves,
                     Some(_) => Health::Proving,
                     None if one.trouble.is_some() => Health::Failing,
-                    None if is_outdated && !is_silent && one.unready_since.is_some_and(is_late) => Health::Failing,
+                    None if is_outdated && !is_silent && comes_by(one).is_some_and(|at| at <= now) => Health::Failing,
                     None => Health::Away,
                 }
             };
@@ -75,7 +79,7 @@ pub fn replacement(facts: &Facts<'_>, parts: &[Part], are_written: &[bool]) -> T
     let Some((at, name)) = turn::next(&turns) else {
         let is_changed = turns.iter().flat_map(|one| &one.servers).any(|server| server.is_outdated);
         let proves = servers.iter().filter_map(|server| Some(server.ready_since?.min(now) + PROVES));
-        let comes = servers.iter().filter_map(|server| Some(server.unready_since?.min(now) + COMES_WITHIN));
+        let comes = servers.iter().filter_map(|server| comes_by(server));
         let next = proves.chain(comes).filter(|at| is_changed && *at > now).min();
         return Turn { replacement: None, next, waits_for: turn::waits_for(&turns).map(str::to_owned) };
     };

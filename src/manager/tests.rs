@@ -73,7 +73,8 @@ impl World {
 
     fn node(&self, name: &str, spec: &Value) {
         let node = json!({ "metadata": { "name": name, "labels": { "node-role.kubernetes.io/master": "" } },
-            "spec": spec, "status": { "conditions": [{ "type": "Ready", "status": "True" }],
+            "spec": spec, "status": { "conditions": [{ "type": "Ready", "status": "True",
+                "lastTransitionTime": "1970-01-01T00:00:00Z" }],
                 "addresses": [{ "type": "InternalIP", "address": format!("10.0.0.{}", name.len() + 1) }] } });
         self.fleet.node(&Change::Applied(value(node)));
     }

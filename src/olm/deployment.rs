@@ -119,12 +119,17 @@ fn on_host_network(spec: &mut Value) {
 
 /// Taints of nodes that wait for their network, and of those that keep other Pods away.
 fn early() -> Value {
-    // Kubernetes lets a Pod stay on a node for five minutes that is not Ready: then another one has its turn.
     let keys = [
-        "node.kubernetes.io/not-ready",
         "node.kubernetes.io/network-unavailable",
         "node-role.kubernetes.io/control-plane",
         "node-role.kubernetes.io/master",
     ];
-    keys.iter().map(|key| json!({ "key": key, "operator": "Exists", "effect": "NoSchedule" })).collect()
+    let not_ready =
+        |effect: &str| json!({ "key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": effect });
+    let mut all: Vec<Value> = keys.iter().map(|key| json!({ "key": key, "operator": "Exists" })).collect();
+    let mut stays = not_ready("NoExecute");
+    // Long enough for a network to come; on a node that is broken for longer another Pod has its turn.
+    stays["tolerationSeconds"] = 3600.into();
+    all.extend([not_ready("NoSchedule"), stays]);
+    all.into()
 }

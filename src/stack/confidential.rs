@@ -17,7 +17,7 @@ const INCLUDES: [&str; 3] = ["include", "import", "extends"];
 /// The digest of a secret that is whole: no one gets it back from that.
 static DIGEST: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let path = r"secrets(\.[A-Za-z_]+){2}";
-    Regex::new(&format!(r"\{{\{{-? ?({path}|\(\x22[^\x22{{}}]*\x22 ~ {path}\)) \| sha1 ?-?\}}\}}")).ok()
+    Regex::new(&format!(r"\{{\{{-? ?({path}|\(\x22[A-Za-z0-9:_-]*\x22 ~ {path}\)) \| sha1 ?-?\}}\}}")).ok()
 });
 /// A snippet that is included by its name.
 static INCLUDE: LazyLock<Option<Regex>> =
@@ -54,6 +54,7 @@ mod tests {
             ("{{ (secrets.own.password < \"m\") | sha1 }}", true),
             ("{{ secrets.own.password < \"m\" | sha1 }}", true),
             ("{{ (secrets.own.password if number == 1) | sha1 }}", true),
+            ("{{ \"{{ (\" ~ secrets.own.password | upper ~ \" ~ secrets.a.b) | sha1 }}\" }}", true),
             ("{% set all = secrets %}{{ all }}", true),
             ("{{ debug() | upper }}", true),
             ("{% include secrets.own.password %}", true),

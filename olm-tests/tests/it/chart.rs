@@ -93,7 +93,8 @@ fn the_chart_is_what_config_installs_with_values() {
                 (&json!("ssd"), &json!("system-cluster-critical"))
             );
             assert_eq!(pod["metadata"]["annotations"]["team"], "obs");
-            assert_eq!(pod["metadata"]["annotations"]["openshift.io/required-scc"], "restricted-v2", "its own stay");
+            let scc = if package.host_port.is_some() { "hostnetwork-v2" } else { "restricted-v2" };
+            assert_eq!(pod["metadata"]["annotations"]["openshift.io/required-scc"], scc, "its own stay");
             // The rights follow to the namespaces that are watched.
             let roles = other.iter().filter(|o| o["kind"] == "RoleBinding" && o["metadata"]["name"] == package.name);
             let places: Vec<&Value> = roles.map(|role| &role["metadata"]["namespace"]).collect();

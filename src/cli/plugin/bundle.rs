@@ -187,7 +187,8 @@ fn remembered(status: &Value, nodes: &mut BTreeSet<String>) {
                     // Of each cause some.
                     Value::Object(all) if field == "examples" => {
                         let names = all.values().filter_map(Value::as_array).flatten().filter_map(Value::as_str);
-                        nodes.extend(names.map(str::to_owned));
+                        // Some say the cause behind the name.
+                        nodes.extend(names.filter_map(|name| name.split(" (").next()).map(str::to_owned));
                     }
                     // What `nodes` counts is no name.
                     Value::Object(_) if field == "nodes" => remembered(value, nodes),
@@ -302,7 +303,7 @@ mod tests {
     #[test]
     fn nodes_that_a_status_names_are_known_and_nothing_else() {
         let status = json!({
-            "nodes": { "selected": 3, "examples": { "taint": ["a"] },
+            "nodes": { "selected": 3, "examples": { "taint": ["a (key=value:NoSchedule)"] },
                 "withoutAgent": [{ "node": "b", "cause": "x" }] },
             "rollout": { "state": "Failed", "failure": { "message": "m", "nodes": ["c"] },
                 "memory": { "touched": { "away": { "d": 7 }, "broken": ["e"], "lacking": { "f": 1 } },
