@@ -31,6 +31,8 @@ pub const ANNOTATIONS: &[&str] = &[
 pub const TEMPLATE: &str = "oneagent-operator.github.io/template";
 /// Annotation of a Pod of a stack: by which entry it saw the newest authority that it trusts.
 pub const TRUSTS: &str = "oneagent-operator.github.io/trusts";
+/// Annotation of a StatefulSet of a stack: nodes and their addresses, as in `node-a=10.0.0.1,node-b=10.0.0.2`.
+pub const ADDRESSES: &str = "oneagent-operator.github.io/addresses";
 /// Annotation of a Pod: whether its JVM exports.
 pub const EXPORTS: &str = "jmx-prometheus-exporter";
 /// Annotation of a Pod: whether Prometheus should scrape it.

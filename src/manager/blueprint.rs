@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::resolve::{Component, Resolved};
-use crate::stack::files::Files;
+use crate::stack::files::{Files, Peer};
 use crate::stack::table::{Row, Table};
 
 /// Name of the volume of what a server keeps.
@@ -55,6 +55,8 @@ pub struct Blueprint<'b> {
     pub component: &'b Component,
     /// The nodes of its servers; of one that runs on each node, none.
     pub nodes: &'b [String],
+    /// Its servers with their addresses.
+    pub peers: &'b [Peer],
     /// What its programs read.
     pub files: &'b Files,
     /// Revisions of files that Pods of an earlier template wait for when they start again.

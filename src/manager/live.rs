@@ -2,13 +2,15 @@
 //!
 //! Pure. Must not judge whether they serve.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::apps::v1::{DaemonSet, StatefulSet};
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use kube::ResourceExt;
 
 use super::objects::recorded;
 use crate::k8s::drift::APPLIED_ANNOTATION;
-use crate::k8s::facts::{TEMPLATE, TRUSTS};
+use crate::k8s::facts::{ADDRESSES, TEMPLATE, TRUSTS};
 
 /// A workload as the API server has it.
 #[derive(Debug, Default)]
@@ -25,6 +27,8 @@ pub struct Live {
     /// How many Pods its controller wants.
     pub desired: usize,
     pub nodes: Vec<String>,
+    /// Their addresses when it was written, by node: one that is gone cannot be asked.
+    pub addresses: BTreeMap<String, String>,
 }
 
 /// Of a StatefulSet; `uid`: the Manager's.
@@ -39,6 +43,7 @@ pub fn stateful_set(set: &StatefulSet, uid: &str) -> Live {
             .and_then(|affinity| serde_json::to_value(affinity).ok())
             .map(|all| recorded(&all))
             .unwrap_or_default(),
+        addresses: set.annotations().get(ADDRESSES).map(|all| addresses(all)).unwrap_or_default(),
         template: spec
             .and_then(|spec| spec.template.metadata.as_ref()?.annotations.as_ref()?.get(TEMPLATE).cloned())
             .unwrap_or_default(),
@@ -50,6 +55,11 @@ pub fn stateful_set(set: &StatefulSet, uid: &str) -> Live {
 fn trusts(template: Option<&PodTemplateSpec>) -> String {
     let annotations = template.and_then(|template| template.metadata.as_ref()?.annotations.as_ref());
     annotations.and_then(|all| all.get(TRUSTS)).cloned().unwrap_or_default()
+}
+
+fn addresses(all: &str) -> BTreeMap<String, String> {
+    let pairs = all.split(',').filter_map(|one| one.split_once('='));
+    pairs.map(|(node, address)| (node.to_owned(), address.to_owned())).collect()
 }
 
 /// The revision of which a StatefulSet's new Pods are, once its controller has seen it as it is.

@@ -15,7 +15,7 @@ use super::reads::{awaits, mounts as mounts_of, revision, secret_revision, volum
 use super::resolve::Resolved;
 use crate::api::manager::Manager;
 use crate::k8s::drift::APPLIED_ANNOTATION;
-use crate::k8s::facts::{TEMPLATE, TRUSTS};
+use crate::k8s::facts::{ADDRESSES, TEMPLATE, TRUSTS};
 use crate::k8s::hex::hex;
 use crate::stack::table::Workload;
 
@@ -81,7 +81,15 @@ impl Blueprint<'_> {
                 spec["volumeClaimTemplates"] = json!([{ "metadata": { "name": DATA }, "spec": claim }]);
             }
         }
-        self.object("apps/v1", &row.workload.to_string(), &name, ("spec", &spec))
+        let mut workload = self.object("apps/v1", &row.workload.to_string(), &name, ("spec", &spec));
+        if row.workload == Workload::StatefulSet {
+            let all = self.nodes.iter().zip(self.peers).map(|(node, peer)| format!("{node}={}", peer.address));
+            let all: Vec<String> = all.collect();
+            let annotations = &mut workload["metadata"]["annotations"];
+            annotations[APPLIED_ANNOTATION] = short(&json!([annotations[APPLIED_ANNOTATION], all])).into();
+            annotations[ADDRESSES] = all.join(",").into();
+        }
+        workload
     }
 
     fn object(&self, api_version: &str, kind: &str, name: &str, (key, content): (&str, &Value)) -> Value {

@@ -21,8 +21,10 @@ pub struct Found {
     pub live: Live,
     /// The nodes of its servers; of one that runs on each node, none.
     pub nodes: Vec<String>,
-    /// Its servers with their addresses; or a node that has none.
+    /// Its servers with their addresses, of nodes that are gone the last that they had; or a node of which none is known.
     pub peers: Result<Vec<Peer>, String>,
+    /// Why a server has no node.
+    pub gone: Option<String>,
     /// What identifies it; or what is wrong with that.
     pub identity: Option<Result<Identity, String>>,
     /// A store's servers: those that it has, or its first ones.
@@ -67,19 +69,21 @@ pub fn found(facts: &Facts<'_>, component: &Component) -> Found {
         Some(Members(members)) => members.iter().map(|one| one.number).collect(),
         None => (1..).take(names.len()).collect(),
     };
+    let has_address = |name: &str| all.nodes.get(name).and_then(|node| node.ip);
+    let why = |name: &str| {
+        let fewer = if row.store.is_none() { ", or replicas asks for fewer" } else { "" };
+        format!(
+            "node {name}, where a server is, is gone or has no InternalIP in its status: nothing is changed until it \
+             is back, or another node is there for that server{fewer}"
+        )
+    };
     let peer = |(name, number): (&&str, u32)| {
-        let address = all.nodes.get(*name).and_then(|node| node.ip);
-        let why = || {
-            let fewer = if row.store.is_none() { ", or replicas asks for fewer" } else { "" };
-            format!(
-                "node {name}, where a server is, is gone or has no InternalIP in its status: nothing is changed until \
-                 it is back, or another node is there for that server{fewer}"
-            )
-        };
-        Ok(Peer { number, address: address.ok_or_else(why)?.to_string() })
+        let address = has_address(name).map(|ip| ip.to_string()).or_else(|| live.addresses.get(*name).cloned());
+        Ok(Peer { number, address: address.ok_or_else(|| why(name))? })
     };
     let peers = names.iter().zip(numbers).map(peer).collect();
-    Found { exists, live, nodes, peers, identity, members }
+    let gone = names.iter().find(|name| has_address(name).is_none()).map(|name| why(name));
+    Found { exists, live, nodes, peers, gone, identity, members }
 }
 
 /// The first servers of a store.

@@ -158,6 +158,7 @@ fn part(facts: &Facts<'_>, component: &Component, (own, certified): (&Found, &Ce
     let row = &table.rows[component.row];
     let (namespace, name) = (&*resolved.namespace, workload_name(row, &component.name));
     let Found { exists, live, nodes, .. } = own;
+    let peers = own.peers.as_deref().unwrap_or_default();
     let exists = *exists;
     let (files, unread) = match files(facts, component, own, found) {
         Ok(files) => (files, None),
@@ -166,7 +167,7 @@ fn part(facts: &Facts<'_>, component: &Component, (own, certified): (&Found, &Ce
     // Before it exists, what it needs says better what it waits for.
     let is_early = !exists && matches!(unread, Some(Unread::Lacks(_)));
     let marks = certified.marks.as_ref();
-    let blueprint = Blueprint { table, manager: resolved, component, nodes, files: &files, earlier: &[], marks };
+    let blueprint = Blueprint { table, manager: resolved, component, nodes, peers, files: &files, earlier: &[], marks };
     let hash = blueprint.hash();
     let servers: Vec<&Server> =
         all.servers(namespace, &row.kind, &component.name).filter(|one| !one.is_ending).collect();
@@ -201,7 +202,7 @@ fn part(facts: &Facts<'_>, component: &Component, (own, certified): (&Found, &Ce
         State::Invalid(why)
     } else if is_set && nodes.is_empty() {
         State::Unplaced(unplaced(component, all))
-    } else if let Some(why) = own.peers.as_ref().err() {
+    } else if let Some(why) = &own.gone {
         State::Unplaced(why.clone())
     } else if let Some(Unread::Wrong(why)) = unread {
         State::Invalid(format!("{}: {why}", component.name))

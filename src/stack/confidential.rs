@@ -11,6 +11,8 @@ use regex::Regex;
 
 /// What may show a secret: the secrets themselves, and a function that prints everything.
 const SHOWS: [&str; 2] = ["secrets", "debug"];
+/// Where each Pod finds its token: a path that is no secret.
+const TOKEN: &str = "/run/secrets/kubernetes.io/";
 /// What takes another template in.
 const INCLUDES: [&str; 3] = ["include", "import", "extends"];
 
@@ -19,6 +21,8 @@ static DIGEST: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let path = r"secrets(\.[A-Za-z_]+){2}";
     Regex::new(&format!(r"\{{\{{-? ?({path}|\(\x22[A-Za-z0-9:_-]*\x22 ~ {path}\)) \| sha1 ?-?\}}\}}")).ok()
 });
+/// A secret that is whole: who knows all else of a file cannot guess it.
+static WHOLE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\{\{-? ?secrets(\.[A-Za-z_]+){2} ?-?\}\}").ok());
 /// A snippet that is included by its name.
 static INCLUDE: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"\{%-? ?include [\x22']([A-Za-z0-9_]+)[\x22'] ?-?%\}").ok());
@@ -26,12 +30,28 @@ static INCLUDE: LazyLock<Option<Regex>> =
 /// Whether a template, or what it includes, may show a secret or a part of one.
 #[must_use]
 pub fn may_show(text: &str, snippets: &BTreeMap<String, String>) -> bool {
-    let (Some(digest), Some(include)) = (&*DIGEST, &*INCLUDE) else { return true };
+    shows(text, snippets, &[&DIGEST])
+}
+
+/// Whether a template, or what it includes, may show a part of a secret without the rest: a digest of its file then
+/// tells that part.
+#[must_use]
+pub fn may_show_part(text: &str, snippets: &BTreeMap<String, String>) -> bool {
+    shows(text, snippets, &[&DIGEST, &WHOLE])
+}
+
+/// Whether a template may show a secret in another way than these.
+fn shows(text: &str, snippets: &BTreeMap<String, String>, harmless: &[&LazyLock<Option<Regex>>]) -> bool {
+    let Some(include) = &*INCLUDE else { return true };
+    let less = |text: &str| {
+        let text = text.replace(TOKEN, "");
+        harmless.iter().filter_map(|one| one.as_ref()).fold(text, |text, one| one.replace_all(&text, "").into())
+    };
     let shows = |text: &str| SHOWS.iter().chain(&INCLUDES).any(|word| text.contains(word));
-    let text = digest.replace_all(text, "");
+    let text = less(text);
     let mut included = include.captures_iter(&text).map(|found| found[1].to_owned());
     // A snippet includes no other.
-    let is_open = |name: String| snippets.get(&name).is_none_or(|text| shows(&digest.replace_all(text, "")));
+    let is_open = |name: String| snippets.get(&name).is_none_or(|text| shows(&less(text)));
     included.any(is_open) || shows(&include.replace_all(&text, ""))
 }
 
@@ -69,6 +89,31 @@ mod tests {
             ("{{ (\"super:\" ~ secrets.own.password) | sha1 }}", false),
         ] {
             assert_eq!(may_show(text, &snippets), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_secret_that_is_whole_tells_no_part_of_itself() {
+        let snippets = BTreeMap::from([("password".to_owned(), "p = {{ secrets.own.password }}".to_owned())]);
+        for (text, wanted) in [
+            ("{{ secrets.own.password }} {{- secrets.own.cookie -}} {% include \"password\" %}", false),
+            ("{{ secrets.own.password | sha1 }}", false),
+            ("{{ secrets.own.password[:1] }}", true),
+            ("{{ secrets.own.password | upper }}", true),
+            ("{% if secrets.own.password < \"m\" %}{{ secrets.own.password }}{% endif %}", true),
+        ] {
+            assert_eq!(may_show_part(text, &snippets), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn no_template_of_the_table_shows_a_part_of_a_secret() {
+        let table = crate::stack::table::Table::own();
+        for row in &table.rows {
+            let all = table.templates(&row.files);
+            for (name, text) in all.files {
+                assert!(!may_show_part(text, all.snippets), "{}: {name}", row.kind);
+            }
         }
     }
 }

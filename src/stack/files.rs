@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256};
 
-use super::confidential::may_show;
+use super::confidential::{may_show, may_show_part};
 use crate::k8s::hex::hex;
 
 /// So many instructions of a template are enough for thousands of servers.
@@ -121,6 +121,11 @@ pub fn render(templates: &Templates<'_>, context: &Context<'_>) -> Result<Files,
         let text = one(&any, &for_any)?;
         if !context.rereads.contains(name) {
             let _ = writeln!(shared, "{name}\n{text}");
+            if may_show_part(template, templates.snippets) {
+                // The author of a template may read the revision. Two templates that show parts of a secret must never
+                // have the same revision, nor one that can be computed from these parts.
+                let _ = writeln!(shared, "{template}\n{:?}\n{:?}", templates.snippets, context.secrets);
+            }
         }
         let own = context.peers.iter().map(|server| Ok((server, one(server, context)?)));
         let own: Vec<(&Peer, String)> = own.collect::<Result<_, String>>()?;
@@ -205,6 +210,23 @@ mod tests {
             let files = files.unwrap();
             assert_eq!((files.data.len(), files.secret.len()), (0, 2), "{text}");
         }
+    }
+
+    #[test]
+    fn a_revision_tells_no_part_of_a_secret_to_the_author_of_a_template() {
+        let with = |text: &str, password: &str| {
+            let mut context = context(&[(1, "10.0.0.3")], &[]);
+            context.secrets.insert("own", BTreeMap::from([("password".to_owned(), password.to_owned())]));
+            rendered(&templates(&[("a", text)]), &context).unwrap().revision
+        };
+        let first = "{{ secrets.own.password[:1] }}";
+        assert_eq!(with(first, "hidden"), with(first, "hidden"));
+        assert_ne!(with(first, "hidden"), with(first, "hazard"), "a guess of the part is no guess of the whole");
+        assert_ne!(
+            with(first, "hidden"),
+            with("{% if secrets %}h{% endif %}", "hidden"),
+            "nor is one template another"
+        );
     }
 
     #[test]

@@ -54,6 +54,26 @@ fn a_server_of_a_lost_node_is_replaced_once_its_pod_is_gone_and_no_other_is_miss
 }
 
 #[test]
+fn a_vrouter_on_a_node_that_joins_gets_the_last_address_of_a_lost_node() {
+    let mut world = World::of(&["a", "bb", "ccc"]);
+    world.stand_up(&["cassandra1", "zookeeper1", "rabbitmq1"]);
+    for component in ["config1", "control1"] {
+        world.write();
+        world.serve(component, true);
+    }
+    world.write();
+    world.remove_node("bb");
+    world.node("dddd", &json!({ "unschedulable": true }));
+    world.certify();
+    assert!(matches!(world.state("control1"), State::Unplaced(_)), "{:?}", world.state("control1"));
+    let vrouters = world.plan().parts.into_iter().find(|part| part.name == "vroutermasternodes").unwrap();
+    assert_eq!(vrouters.state, State::Serving, "of a DaemonSet nothing runs here");
+    let map = vrouters.objects.iter().find(|one| one["kind"] == "ConfigMap").expect("files");
+    let own = map["data"]["vrouter.10.0.0.5"].as_str().expect("the file of the node that joined");
+    assert!(own.contains("servers = 10.0.0.2:5269 10.0.0.3:5269 10.0.0.4:5269"), "{own}");
+}
+
+#[test]
 fn an_unbound_pod_that_names_previous_nodes_is_replaced_and_no_other() {
     let mut world = World::new(1);
     world.stand_up(&["zookeeper1"]);
