@@ -58,13 +58,18 @@ impl Endpoint {
         Ok(Reloads { taken: count(TAKEN), refused: count(REFUSED) })
     }
 
+    /// Whether the JVM listens there.
+    pub(super) fn is_open(&self, proc: &Proc, jvm: &Jvm) -> bool {
+        let sockets = proc.listening(jvm.pid, self.port);
+        let is_its = |target: &str| sockets.iter().any(|inode| target == format!("socket:[{inode}]"));
+        proc.open(jvm.pid).iter().any(|(_, target)| is_its(&target.to_string_lossy()))
+    }
+
     /// What the endpoint answers, if it is the JVM's.
     async fn scrape(&self, proc: &Proc, jvm: &Jvm) -> Result<String, String> {
         let port = self.port;
-        let sockets = proc.listening(jvm.pid, port);
-        let is_its = |target: &str| sockets.iter().any(|inode| target == format!("socket:[{inode}]"));
-        if !proc.open(jvm.pid).iter().any(|(_, target)| is_its(&target.to_string_lossy())) {
-            return Err(if sockets.is_empty() {
+        if !self.is_open(proc, jvm) {
+            return Err(if proc.listening(jvm.pid, port).is_empty() {
                 format!("no process listens on port {port}")
             } else {
                 format!("another process listens on port {port}")

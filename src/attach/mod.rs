@@ -24,7 +24,7 @@ use chrono::{DateTime, Utc};
 use sha2::{Digest as _, Sha256};
 use tokio::time::{Instant, sleep};
 
-use endpoint::Endpoint;
+use endpoint::{Endpoint, Reloads};
 use jvm::Jvm;
 use proc::Proc;
 pub use said::{Done, Identity, LONGEST, Reason, Refusal, untouched};
@@ -88,8 +88,13 @@ pub async fn attach(order: &Order, now: DateTime<Utc>, touches: impl Fn()) -> Re
     let endpoint = Endpoint::new(order.port);
     if files.path("").exists() {
         // Another helper had it load, and perhaps did not get further.
-        if endpoint.answers(&proc, &jvm).await.is_err() {
-            return Err(if jvm.is_there(&proc) { loaded_before() } else { ended() });
+        if let Err(why) = endpoint.answers(&proc, &jvm).await {
+            return Err(match jvm.is_there(&proc) {
+                // It may have stalled.
+                true if endpoint.is_open(&proc, &jvm) => Refusal::of(Reason::ScrapeFailed, why),
+                true => loaded_before(),
+                false => ended(),
+            });
         }
         touches();
         files.exchange(&proc, &jvm, &endpoint, &config, &files.config()?).await?;
@@ -247,36 +252,29 @@ impl Files {
     ) -> Result<(), Refusal> {
         // What was put there before is read by the first scrape, and counted in the second.
         endpoint.reloads(proc, jvm).await?;
-        let known = endpoint.reloads(proc, jvm).await?;
-        self.put(wanted)?;
-        let mut fails = None;
-        for _ in 0..ASKED {
-            // A scrape reads the file; the first answer may show the previous counts.
-            let now = match endpoint.reloads(proc, jvm).await {
-                Ok(now) => now,
-                Err(refusal) if !jvm.is_there(proc) => return Err(refusal),
-                Err(refusal) => {
-                    fails = Some(refusal.message);
-                    break;
-                }
-            };
-            if now.taken > known.taken {
-                return Ok(());
+        let mut why = String::new();
+        // A JVM may stall in the middle of it. So a scrape that fails is no verdict until it fails again.
+        for _ in 0..2 {
+            let known = endpoint.reloads(proc, jvm).await?;
+            self.put(wanted)?;
+            let Some(not_taken) = taken(proc, jvm, endpoint, known).await? else { return Ok(()) };
+            self.put(before)?;
+            let answers = endpoint.reloads(proc, jvm).await;
+            if !jvm.is_there(proc) {
+                return Err(Refusal::of(Reason::NoJvm, "the JVM ended while it was given another configuration"));
             }
-            if now.refused > known.refused {
+            // With the previous one it answered a moment ago.
+            answers?;
+            let is_refused = matches!(not_taken, NotTaken::Refused);
+            why = match not_taken {
+                NotTaken::Refused => "the JVM's log says why".to_owned(),
+                NotTaken::Failed(why) => format!("with it {why}"),
+            };
+            if is_refused {
                 break;
             }
-            sleep(PAUSE).await;
         }
-        self.put(before)?;
-        // It answered a moment ago: a scrape that hangs may hang those after it, too.
-        let answers = endpoint.reloads(proc, jvm).await.is_ok();
-        if !jvm.is_there(proc) {
-            return Err(Refusal::of(Reason::NoJvm, "the JVM ended while it was given another configuration"));
-        }
-        let now = if answers { "and the previous one is in force" } else { "and does not answer since" };
-        let why = fails.map_or_else(|| "the JVM's log says why".to_owned(), |why| format!("with it {why}"));
-        let why = format!("the exporter does not take the configuration, {now}; {why}");
+        let why = format!("the exporter does not take the configuration, and the previous one is in force; {why}");
         Err(Refusal::of(Reason::ConfigNotTaken, why))
     }
 
@@ -286,6 +284,33 @@ impl Files {
         let written = write(&beside, &mut config.as_bytes()).and_then(|()| fs::rename(&beside, self.path(CONFIG)));
         written.map_err(|error| unwritable(&error))
     }
+}
+
+/// How an exporter does not take a configuration.
+enum NotTaken {
+    Refused,
+    /// Scrapes fail with it: why.
+    Failed(String),
+}
+
+/// Whether the exporter takes the configuration that was put there.
+async fn taken(proc: &Proc, jvm: &Jvm, endpoint: &Endpoint, known: Reloads) -> Result<Option<NotTaken>, Refusal> {
+    for _ in 0..ASKED {
+        // A scrape reads the file; the first answer may show the previous counts.
+        let now = match endpoint.reloads(proc, jvm).await {
+            Ok(now) => now,
+            Err(refusal) if !jvm.is_there(proc) => return Err(refusal),
+            Err(refusal) => return Ok(Some(NotTaken::Failed(refusal.message))),
+        };
+        if now.taken > known.taken {
+            return Ok(None);
+        }
+        if now.refused > known.refused {
+            break;
+        }
+        sleep(PAUSE).await;
+    }
+    Ok(Some(NotTaken::Refused))
 }
 
 fn ended() -> Refusal {

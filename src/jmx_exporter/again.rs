@@ -21,6 +21,7 @@ pub fn again_at(why: Why, to: DateTime<Utc>, runs: usize, now: DateTime<Utc>) ->
         Why::Silent
         | Why::Obstacle(
             Obstacle::NoJvm
+            | Obstacle::ScrapeFailed
             | Obstacle::SeveralJvms
             | Obstacle::LowMemory
             | Obstacle::PortInUse
@@ -34,11 +35,10 @@ pub fn again_at(why: Why, to: DateTime<Utc>, runs: usize, now: DateTime<Utc>) ->
     Some(to.min(now) + first * 4_i32.saturating_pow(times_before))
 }
 
-/// The same of a run that only brings another configuration: a scrape that failed, or a full disk, may be better the
-/// next time.
+/// The same of a run that only brings another configuration: a full disk may be better the next time.
 #[must_use]
 pub fn rewritten_again_at(why: Why, to: DateTime<Utc>, runs: usize, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
-    let is_passing = matches!(why, Why::Obstacle(Obstacle::ScrapeFailed | Obstacle::ReadOnlyTmp));
+    let is_passing = matches!(why, Why::Obstacle(Obstacle::ReadOnlyTmp));
     again_at(if is_passing { Why::Silent } else { why }, to, runs, now)
 }
 
