@@ -14,6 +14,7 @@ use super::rollback::{Back, judge};
 use super::source::writers;
 use super::verdict::{Around, Problem, hands_off};
 use crate::api::daemonset_rollout::condition::Reason;
+use crate::fleet::finding::no_canary;
 use crate::k8s::placement::Verdict;
 use crate::kernel::kind::Planned;
 use crate::rollout::guard::Guard;
@@ -124,6 +125,7 @@ pub fn plan(memory: &Memory, seen: &Seen, now: DateTime<Utc>) -> Plan {
     }
     problems.extend(ignored(seen));
     problems.extend(unheard(as_shown, &decision, &engine));
+    problems.extend(no_canary(&resolved.canary, &decision.report).map(|why| (Reason::InvalidSpec, why)));
     let next =
         [decision.next, settles_at, unstable_until, trusted_at.filter(|at| *at > now)].into_iter().flatten().min();
     let mut memory = Memory { engine, ..memory };

@@ -349,3 +349,14 @@ fn where_its_controller_counts_fewer_nodes_for_a_minute_these_size_the_budget() 
     all.miscounted = Some((at(1000), 9));
     assert_eq!(goes(&plan(&memory, &all, at(1060))).len(), 2, "the smaller of both");
 }
+
+#[test]
+fn a_canary_selector_without_a_node_is_a_problem() {
+    let spec = json!({ "daemonSet": "a", "rollout": { "canary": { "selector": { "role": "canary" }, "soak": "1m" } } });
+    let mut all = seen(&[("h1", true), ("h1", true)], &spec);
+    let said = |all: &Seen| plan(&Memory::default(), all, at(1000)).problems.into_iter().next().map(|(_, why)| why);
+    let wrong = said(&all).expect("a problem");
+    assert!(wrong.starts_with("spec.rollout.canary.selector is role=canary, and none of the 2 nodes"), "{wrong}");
+    Arc::make_mut(&mut all.nodes[0]).labels.insert("role".to_owned(), "canary".to_owned());
+    assert_eq!(said(&all), None);
+}

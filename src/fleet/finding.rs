@@ -2,6 +2,7 @@
 //!
 //! Pure, for any kind that replaces the Pods of nodes. Must not judge anything: it words what was judged.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use serde::Serialize;
 use crate::api::condition::{Condition, has};
 use crate::api::rollout::{NodeCounts, RolloutStatus, WithoutAgent};
 use crate::k8s::node::{Node, Taint};
-use crate::rollout::{Bucket, Cause, Pod, Start, WaitingOn, Words};
+use crate::rollout::{Bucket, Cause, Pod, Report, Start, WaitingOn, Words};
 
 /// One finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -217,6 +218,20 @@ pub fn unlike<'s>(
     let (key, value) = selector.into_iter().find(|(key, value)| node.labels.get(*key) != Some(value))?;
     let has = node.labels.get(key).map_or("without that label".to_owned(), |has| format!("{key}={has}"));
     Some(format!("{of} wants {key}={value}, and the node is {has}"))
+}
+
+/// What is wrong with a selector of canaries that no node matches.
+#[must_use]
+pub fn no_canary(selector: &BTreeMap<String, String>, report: &Report) -> Option<String> {
+    let labels: Vec<String> = selector.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let labels = labels.join(",");
+    report.lacks_canaries.then(|| {
+        format!(
+            "spec.rollout.canary.selector is {labels}, and none of the {} nodes has these labels: a change reaches no \
+             node until one does; kubectl label node NODE {labels}, or correct the selector",
+            report.selected
+        )
+    })
 }
 
 /// The commands that let others follow the canaries, and that reject what these run. Where the field names that

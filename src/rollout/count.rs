@@ -2,6 +2,7 @@
 //!
 //! Must not decide anything.
 
+use super::Who;
 use super::cause::{Bucket, Cause};
 use super::place::Standing;
 use super::reading::Reading;
@@ -12,7 +13,10 @@ const WITHOUT: usize = 20;
 
 /// The counts of a fleet; state and waiting come from the decision.
 pub(super) fn count<R>(reading: &Reading<'_, '_, R>) -> Report {
-    let mut report = Report { selected: reading.cells.len(), ..Report::default() };
+    let mut places = reading.cells.iter().map(|cell| &cell.place).chain(reading.closed.iter().map(|(place, _)| place));
+    let is_marked = reading.policy.canary.is_some_and(|canary| canary.who == Who::Marked);
+    let lacks_canaries = is_marked && !reading.cells.is_empty() && !places.any(|place| place.is_canary);
+    let mut report = Report { selected: reading.cells.len(), lacks_canaries, ..Report::default() };
     for (place, closed) in &reading.closed {
         report.closed.entry(closed.name).or_default().add(place.name, closed.by.as_deref());
     }

@@ -294,6 +294,8 @@ pub struct Report {
     pub running: usize,
     /// Of the running, at the desired revision.
     pub updated: usize,
+    /// Whether canaries are named and there is none.
+    pub lacks_canaries: bool,
     /// Places whose agent is to be replaced.
     pub outdated: usize,
     /// Places whose agent's revision is unknown.

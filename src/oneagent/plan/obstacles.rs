@@ -20,7 +20,7 @@ use super::versions::downloads;
 use crate::api::name::Version;
 use crate::api::oneagent::condition::Reason;
 use crate::dynatrace::Snapshot;
-use crate::fleet::finding::by_cause;
+use crate::fleet::finding::{by_cause, no_canary};
 use crate::fleet::kept_out::outside;
 use crate::fleet::refusal;
 use crate::rollout::{self, Failure, Hold, Source};
@@ -190,6 +190,7 @@ pub(super) fn complaints(
     let report = &decision.plan.report;
     problems.extend(refuses_the_old(decision));
     problems.extend(undeletable(seen));
+    problems.extend(no_canary(&resolved.canary, report).map(|why| (Reason::InvalidSpec, why)));
     let failure = rollout_failed(resolved, seen, decision);
     let is_now = report.state == rollout::State::Failed;
     problems.extend(failure.clone().filter(|_| is_now));
