@@ -2,7 +2,7 @@
 //!
 //! Reads files only. Must not know what a field means: that is said by the schema and by each kind's `resolve`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use chrono::TimeDelta;
@@ -32,8 +32,13 @@ struct Finding {
 pub(super) fn lint(cx: &Cx, paths: &[PathBuf]) -> Result<u8, String> {
     let mut files = Vec::new();
     for path in paths {
+        let is_input = path.as_os_str() == "-";
+        if let Some(error) = path.metadata().err().filter(|_| !is_input) {
+            return Err(format!("cannot read {}: {error}", path.display()));
+        }
         gather(path, &mut files)?;
     }
+    let mut kinds = BTreeSet::new();
     let mut found = Vec::new();
     let mut selectors = Vec::new();
     let mut checked = 0;
@@ -41,6 +46,7 @@ pub(super) fn lint(cx: &Cx, paths: &[PathBuf]) -> Result<u8, String> {
         match objects(file) {
             Ok(all) => {
                 for object in all {
+                    kinds.extend(object["kind"].as_str().map(str::to_owned));
                     checked += usize::from(of_object(file, &object, &mut found, &mut selectors));
                 }
             }
@@ -52,7 +58,10 @@ pub(super) fn lint(cx: &Cx, paths: &[PathBuf]) -> Result<u8, String> {
         }
     }
     if checked == 0 && found.is_empty() {
-        return Err(format!("none of {} files holds an object of ours", files.len()));
+        let kinds: Vec<String> = kinds.into_iter().collect();
+        let found = if kinds.is_empty() { "no object".to_owned() } else { kinds.join(", ") };
+        let ours: Vec<&str> = PACKAGES.iter().flat_map(|package| package.kinds).map(|kind| kind.name).collect();
+        return Err(format!("found {found} in {} files, and no {}", files.len(), ours.join(", ")));
     }
     overlaps(&selectors, &mut found);
     if !cx.data(&found)? {

@@ -284,7 +284,27 @@ pub async fn main() -> u8 {
     }
 }
 
+/// Whether a verb prints text alone.
+fn is_text(verb: &Verb) -> bool {
+    use Verb::{Completion, Dashboard, Pause, Pin, Resume, Retry, Rollback, SupportBundle, Unpin};
+    matches!(
+        verb,
+        Pause(_)
+            | Resume(_)
+            | Retry(_)
+            | Pin(_)
+            | Unpin(_)
+            | Rollback(_)
+            | SupportBundle(_)
+            | Dashboard
+            | Completion { .. }
+    )
+}
+
 async fn run(cx: &Cx, verb: Verb) -> Result<u8, String> {
+    if is_text(&verb) && cx.flags.output != Output::Text {
+        return Err("this verb prints text alone: leave out -o".to_owned());
+    }
     match verb {
         Verb::Status(args) => Box::pin(status::status(cx, &args)).await,
         Verb::Explain { what } => Box::pin(explain(cx, &what)).await,

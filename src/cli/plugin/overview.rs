@@ -59,6 +59,8 @@ pub(super) struct Overview {
     pub(super) zones: Vec<Zone>,
     /// The nodes that most need attention.
     worst: Vec<Worst>,
+    /// How many nodes have no available Pod, for each cause.
+    causes: Vec<(&'static str, i32)>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last: Option<PastRollout>,
     /// What a person must do before all that is said is believed, such as to start the operator.
@@ -100,6 +102,25 @@ struct LeftOut {
     cause: &'static str,
     nodes: i32,
     examples: Vec<String>,
+}
+
+/// How many nodes have no available Pod, for each cause that there is.
+fn causes(counts: &NodeCounts) -> Vec<(&'static str, i32)> {
+    let all = [
+        ("crashing", counts.crash),
+        ("overdue", counts.overdue),
+        ("image not pulled", counts.image),
+        ("refused", counts.admission),
+        ("Secret or ConfigMap missing", counts.config),
+        ("no room", counts.capacity),
+        ("lost", counts.node_lost),
+        ("pulling", counts.pulling),
+        ("starting", counts.starting),
+        ("terminating", counts.terminating),
+        ("cordoned or drained", counts.node_busy),
+        ("NotReady", counts.node_not_ready),
+    ];
+    all.into_iter().filter(|(_, nodes)| *nodes > 0).collect()
 }
 
 fn left_out(counts: &NodeCounts) -> Vec<LeftOut> {
@@ -169,6 +190,7 @@ impl Overview {
             expected_finish: rollout.expected_finish.clone(),
             waiting_on: if rollout.waiting_on.is_empty() { unready } else { rollout.waiting_on.clone() },
             zones: zones(looks),
+            causes: causes(&counts),
             worst: worst(looks, &counts.without_agent, remedy),
             last: rollout.history.first().cloned(),
             first,
@@ -201,6 +223,11 @@ impl Overview {
             let cause = if is_said { String::new() } else { format!(": {cause}") };
             lines.push(Line::styled(format!(" {mark} {node}{since}{cause}"), style(*cell)));
             lines.extend(remedy.iter().map(|remedy| command(format!("     {remedy}"))));
+        }
+        let without: i32 = self.causes.iter().map(|(_, nodes)| nodes).sum();
+        if usize::try_from(without).is_ok_and(|without| without > self.worst.len()) {
+            let all: Vec<String> = self.causes.iter().map(|(cause, nodes)| format!("{nodes} {cause}")).collect();
+            lines.push(Line::raw(format!(" without an available Pod: {}", all.join(", "))));
         }
         for LeftOut { cause, nodes, examples } in &self.left_out {
             let such = if i32::try_from(examples.len()) == Ok(*nodes) { ": " } else { ", such as " };

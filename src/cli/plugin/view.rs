@@ -3,6 +3,8 @@
 //! Reads only: no key changes anything in the cluster. Leaves the terminal as it was, whatever ends it. Must not judge
 //! a node: that is the operator's own code.
 
+use std::pin::pin;
+
 use crossterm::event::{Event, EventStream, KeyCode, KeyEventKind, KeyModifiers};
 use futures::StreamExt;
 use ratatui::Terminal;
@@ -65,32 +67,38 @@ pub(super) async fn view(cx: &Cx, reached: &Reached, found: &[Object]) -> Result
             Err(error) => break Err(format!("the terminal cannot be written: {error}")),
         };
         let rest = rest(began.elapsed());
-        let settled = async {
-            tokio::time::sleep_until(began + rest).await;
-            tokio::select! {
-                () = watched.changed.notified() => {}
-                () = tokio::time::sleep(AGAIN) => {}
+        let before = view.shown;
+        let ended = {
+            let mut settled = pin!(async {
+                tokio::time::sleep_until(began + rest).await;
+                tokio::select! {
+                    () = watched.changed.notified() => {}
+                    () = tokio::time::sleep(AGAIN) => {}
+                }
+            });
+            let mut is_pressed = false;
+            loop {
+                tokio::select! {
+                    () = &mut settled => break None,
+                    // A key that repeats draws no more often than the fleet does.
+                    () = tokio::time::sleep_until(began + rest), if is_pressed => break None,
+                    _ = terminate.recv() => break Some(Ok(())),
+                    _ = hangup.recv() => break Some(Ok(())),
+                    _ = interrupt.recv() => break Some(Ok(())),
+                    event = events.next() => match event {
+                        Some(Ok(event)) if pressed(&event, &mut view, (count, shown.len())) => is_pressed = true,
+                        Some(Ok(_)) | None => break Some(Ok(())),
+                        Some(Err(error)) => break Some(Err(format!("the keyboard cannot be read: {error}"))),
+                    },
+                }
             }
         };
-        tokio::select! {
-            () = settled => {}
-            _ = terminate.recv() => break Ok(()),
-            _ = hangup.recv() => break Ok(()),
-            _ = interrupt.recv() => break Ok(()),
-            event = events.next() => match event {
-                Some(Ok(event)) => {
-                    let before = view.shown;
-                    if !pressed(&event, &mut view, (count, shown.len())) {
-                        break Ok(());
-                    }
-                    if view.shown != before {
-                        let next = shown[view.shown];
-                        (watched, asked) = (Watched::of(reached, next.kind, &next.namespace()), None);
-                    }
-                }
-                Some(Err(error)) => break Err(format!("the keyboard cannot be read: {error}")),
-                None => break Ok(()),
-            },
+        if let Some(ended) = ended {
+            break ended;
+        }
+        if view.shown != before {
+            let next = shown[view.shown];
+            (watched, asked) = (Watched::of(reached, next.kind, &next.namespace()), None);
         }
     };
     ratatui::restore();
@@ -166,6 +174,9 @@ fn draw<B: Backend>(
         let keys = format!("arrows: a node  q: end{others}");
         lines.push(Line::styled(keys, Style::new().add_modifier(Modifier::DIM)));
         frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: false }), area);
+        if cx.screen.color == clap::ColorChoice::Never {
+            frame.buffer_mut().content.iter_mut().for_each(|cell| cell.fg = Color::Reset);
+        }
     })?;
     Ok(count)
 }
