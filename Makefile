@@ -8,12 +8,15 @@ RELEASE ?= $(CARGO) run --quiet --package olm-tests --bin release --
 
 .PHONY: demo test bench docs generate bundle catalog check build tools images key release publish submission clean
 
-# Builds everything, starts a real control plane on loopback and shows a fleet being kept up to date.
+# The programs that a demo runs.
+SHOWN := oneagent-operator kubectl-oneagent demo peer webapp
+
+# Builds what it runs, starts a real control plane on loopback and shows a fleet being kept up to date.
 # KIND=configwatcher, KIND=jmx, KIND=manager or KIND=daemonset shows that kind instead. BAD=1 publishes a version that crashes first; PICTURE=docs/rollout.svg draws it, and
 # docs/phases.svg beside it. OLM=1 installs and upgrades it with Operator Lifecycle Manager. KEEP=1 leaves it running; Ctrl-C ends it.
 demo:
 	@echo "building (minutes, the first time)"
-	@$(MAKE) --no-print-directory build
+	@$(CARGO) build --quiet --package oneagent-operator --package olm-tests $(addprefix --bin ,$(SHOWN))
 	$(CARGO) run --quiet --package olm-tests --bin demo -- $(if $(KEEP),--keep) $(if $(OLM),--olm) $(if $(KIND),--kind $(KIND)) $(if $(BAD),--bad) $(if $(PICTURE),--picture $(PICTURE))
 
 # All tests: goes on after a red suite, with a summary at the end.

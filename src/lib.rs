@@ -50,7 +50,7 @@
 //! 3. The same inputs give a byte-identical plan, and a plan applied twice writes nothing the second time.
 //! 4. Waiting is data (`rollout::WaitingOn`, a requeue), never an error. A reconcile never sleeps and never waits for a
 //!    Pod or for the vendor.
-//! 5. The budget is checked twice, by the plan and, with a count of its own, by `rollout::guard` in `kernel::delete`.
+//! 5. The budget is checked twice, by the plan and, with a count of its own, by `rollout::guard` in `kernel::pods`.
 //! 6. Everything needed to go on after a crash is in the cluster: in the status (`rollout.memory`), in the DaemonSet's
 //!    record (one annotation of it), and in a note of the nodes that have an agent.
 //! 7. What is kept of one object between two reconciles lies in its state and is dropped with the object, also when

@@ -21,7 +21,8 @@ pub struct Found {
     pub live: Live,
     /// The nodes of its servers; of one that runs on each node, none.
     pub nodes: Vec<String>,
-    /// Its servers with their addresses, of nodes that are gone the last that they had; or a node of which none is known.
+    /// Its servers with their addresses, of nodes that are gone the last that they had; or a node of which none is
+    /// known.
     pub peers: Result<Vec<Peer>, String>,
     /// Why a server has no node.
     pub gone: Option<String>,

@@ -1,6 +1,6 @@
 //! Why nothing may be replaced, in this kind's words.
 //!
-//! Must not decide when.
+//! Pure. Must not decide when.
 
 use crate::rollout::{Hold, State};
 

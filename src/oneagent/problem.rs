@@ -1,6 +1,6 @@
 //! What a human must fix: a reason, and a sentence with the remedy.
 //!
-//! Here because all that find one must word it alike. Must not look for any.
+//! Pure. Here because all that find one must word it alike. Must not look for any.
 
 use super::observe::Observed;
 use crate::api::oneagent::condition::Reason;

@@ -56,8 +56,8 @@ pub enum Obstacle {
     /// again.
     #[strum(message = "restart the Pod to have it tried again")]
     LoadFailed,
-    /// The JVM loaded the exporter, and its endpoint does not answer: the JVM may be stalled. It is tried again after 30
-    /// seconds, and then less and less often.
+    /// The JVM loaded the exporter, and its endpoint does not answer: the JVM may be stalled. It is tried again after
+    /// 30 seconds, and then less and less often.
     #[strum(message = "it is tried again, less and less often")]
     ScrapeFailed,
     /// The JVM exports on the previous port: an exporter cannot move. Restart the Pod.

@@ -284,25 +284,14 @@ pub async fn main() -> u8 {
     }
 }
 
-/// Whether a verb prints text alone.
-fn is_text(verb: &Verb) -> bool {
-    use Verb::{Completion, Dashboard, Pause, Pin, Resume, Retry, Rollback, SupportBundle, Unpin};
-    matches!(
-        verb,
-        Pause(_)
-            | Resume(_)
-            | Retry(_)
-            | Pin(_)
-            | Unpin(_)
-            | Rollback(_)
-            | SupportBundle(_)
-            | Dashboard
-            | Completion { .. }
-    )
+/// Whether a verb changes an object. Such a verb prints text alone.
+fn steers(verb: &Verb) -> bool {
+    use Verb::{Pause, Pin, Resume, Retry, Rollback, Unpin};
+    matches!(verb, Pause(_) | Resume(_) | Retry(_) | Pin(_) | Unpin(_) | Rollback(_))
 }
 
 async fn run(cx: &Cx, verb: Verb) -> Result<u8, String> {
-    if is_text(&verb) && cx.flags.output != Output::Text {
+    if steers(&verb) && cx.flags.output != Output::Text {
         return Err("this verb prints text alone: leave out -o".to_owned());
     }
     match verb {

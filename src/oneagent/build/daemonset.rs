@@ -1,6 +1,7 @@
 //! The DaemonSet: a base template at a version, with placement, owner and the records that outlive us.
 //!
-//! Update strategy OnDelete: the rollout engine decides which Pod is deleted when. Must not decide which template.
+//! Pure. Update strategy OnDelete: the rollout engine decides which Pod is deleted when. Must not decide which
+//! template.
 
 use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec, DaemonSetUpdateStrategy};
 use k8s_openapi::api::core::v1::{

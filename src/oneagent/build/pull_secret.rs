@@ -1,7 +1,7 @@
 //! The pull secret of an environment's registry: who the environment is, and the token that downloads.
 //!
-//! Here because the registry takes the same token as the installer's download. Must not be logged: its `Debug` shows
-//! no password.
+//! Pure. Here because the registry takes the same token as the installer's download. Must not be logged: its `Debug`
+//! shows no password.
 
 use base64::Engine as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;

@@ -1,7 +1,7 @@
 //! The Pod template without its version and without placement: what, when it changes, must restart agents.
 //!
-//! Follows the original's template, so that adoption changes nothing that matters. Must not contain the operator's
-//! version or the image that it chooses (an operator's upgrade restarts no agent), nor a token.
+//! Pure. Follows the original's template, so that adoption changes nothing that matters. Must not contain the
+//! operator's version or the image that it chooses (an operator's upgrade restarts no agent), nor a token.
 
 use std::collections::BTreeMap;
 
