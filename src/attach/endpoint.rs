@@ -2,6 +2,8 @@
 //!
 //! On a host's network another exporter may answer there. Must not change anything.
 
+use std::time::Duration;
+
 use tokio::time::{Instant, sleep};
 
 use super::jvm::Jvm;
@@ -23,19 +25,25 @@ pub(super) struct Reloads {
 #[derive(Debug)]
 pub(super) struct Endpoint {
     port: u16,
+    /// It answers within this time, or not at all.
+    within: Duration,
     client: Result<reqwest::Client, String>,
 }
 
 impl Endpoint {
     pub(super) fn new(port: u16) -> Self {
+        Self::that_answers(port, ANSWERS_WITHIN)
+    }
+
+    pub(super) fn that_answers(port: u16, within: Duration) -> Self {
         // Without TLS, no certificate needs to be read.
-        let client = reqwest::Client::builder().no_proxy().tls_certs_only([]).timeout(ANSWERS_WITHIN).build();
-        Self { port, client: client.map_err(|error| error.to_string()) }
+        let client = reqwest::Client::builder().no_proxy().tls_certs_only([]).timeout(within).build();
+        Self { port, within, client: client.map_err(|error| error.to_string()) }
     }
 
     /// What the JVM's own endpoint answers, for which it waits; why not, when it does not in time.
     pub(super) async fn answers(&self, proc: &Proc, jvm: &Jvm) -> Result<String, String> {
-        let end = Instant::now() + ANSWERS_WITHIN;
+        let end = Instant::now() + self.within;
         loop {
             let why = match self.scrape(proc, jvm).await {
                 Ok(metrics) => return Ok(metrics),

@@ -7,6 +7,8 @@
 
 pub mod config;
 mod endpoint;
+#[cfg(test)]
+mod exchanges;
 mod jvm;
 mod load;
 mod proc;
