@@ -28,8 +28,8 @@ fn soaking() -> Value {
     json!({ "maxUnavailable": "100%", "canary": { "nodes": 1, "soak": "1h" }, "waitReadySeconds": 5 })
 }
 
-/// Puts the template back, and waits until so many nodes have it again. Returns on how many of those of before another
-/// Pod runs now.
+/// Puts the template back, and waits until so many nodes have it again. Returns on how many of the nodes in `before`
+/// another Pod runs now.
 async fn goes_back(lab: &Lab<'_>, nodes: usize, before: &BTreeMap<String, String>) -> usize {
     lab.deploy(&lab.daemonset_saying("one"));
     lab.agents_say("one", nodes).await;
