@@ -102,7 +102,8 @@ impl Seen {
 }
 
 /// Resource versions of one API server can be compared.
-fn revision(version: Option<&String>) -> u64 {
+#[must_use]
+pub fn revision(version: Option<&String>) -> u64 {
     version.and_then(|version| version.parse().ok()).unwrap_or_default()
 }
 

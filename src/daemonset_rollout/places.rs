@@ -10,6 +10,7 @@ use super::observe::Seen;
 use super::revision::{Pod, Revision, Revisions};
 use crate::fleet::closed;
 use crate::fleet::daemonsets::{by_node, place};
+use crate::fleet::was_there_before;
 use crate::k8s::node::Node;
 use crate::k8s::placement::{Verdict, has_labels};
 use crate::rollout::{Occupant, Place, Selection, Standing, Words};
@@ -80,7 +81,8 @@ fn standing(pod: &Pod, revisions: &Revisions, memory: &Memory) -> Standing {
     // What the user wants tried again is tried where it failed, too; the field stays in the spec when that is complete.
     let is_complete = memory.engine.last_good.as_ref() == Some(revision);
     let retried = memory.retried.as_ref().filter(|retried| retried.revision == revision.0 && !is_complete);
-    let is_before = retried.is_some_and(|retried| pod.created < retried.at && pod.ready_since.is_none());
+    let is_before =
+        retried.is_some_and(|retried| was_there_before(pod.created, retried.at) && pod.ready_since.is_none());
     if is_before { Standing::Outdated } else { Standing::Current }
 }
 

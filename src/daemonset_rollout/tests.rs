@@ -3,6 +3,7 @@
 //! Pure: nodes, revisions and Pods are values. Must not repeat the engine's rules.
 
 mod edges;
+mod told;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -143,6 +144,13 @@ fn goes(plan: &Plan) -> Vec<&str> {
     plan.decision.steps.iter().map(|step| &*step.pod.name).collect()
 }
 
+/// The status that is made of a plan.
+fn said(seen: &Seen, plan: &Plan, now: i64) -> DaemonSetRolloutStatus {
+    let object: DaemonSetRollout = value(json!({ "metadata": {}, "spec": { "daemonSet": "a" } }));
+    let facts = StatusFacts { object: &object, seen, plan, complaint: None };
+    status(&facts, &DaemonSetRolloutStatus::default(), at(now)).unwrap().0
+}
+
 /// Plans at a time, until nothing is remembered in addition.
 fn settled(seen: &Seen, memory: &Memory, now: i64) -> Plan {
     let first = plan(memory, seen, at(now));
@@ -177,9 +185,7 @@ fn nothing_is_deleted_while_the_current_revision_is_unknown_or_not_ours() {
         let mut all = seen(&[("h1", true)], &spec);
         change(&mut all);
         let plan = settled(&all, &known, 200);
-        let object: DaemonSetRollout = value(json!({ "metadata": {}, "spec": spec }));
-        let facts = StatusFacts { object: &object, seen: &all, plan: &plan, complaint: None };
-        let said = status(&facts, &DaemonSetRolloutStatus::default(), at(200)).unwrap().0;
+        let said = said(&all, &plan, 200);
         let reason = |type_: &str| said.conditions.iter().find(|one| one.type_ == type_).unwrap().reason.clone();
         (goes(&plan).len(), reason("Ready"), reason("Degraded"))
     };

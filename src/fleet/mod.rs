@@ -58,3 +58,24 @@ fn as_seen(written: DateTime<Utc>, same: Option<DateTime<Utc>>, is_change: bool,
 pub fn created(time: Option<&Time>) -> DateTime<Utc> {
     time.and_then(|time| DateTime::from_timestamp(time.0.as_second(), 0)).unwrap_or_default()
 }
+
+/// Whether a Pod was there before a time. The API server says in whole seconds when it was created: of one that was
+/// created in that second this is unknown, and it counts as newer.
+#[must_use]
+pub fn was_there_before(created: DateTime<Utc>, at: DateTime<Utc>) -> bool {
+    created.timestamp() < at.timestamp()
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::TimeDelta;
+
+    use super::*;
+
+    #[test]
+    fn one_that_was_created_in_the_same_second_is_not_older() {
+        let second = DateTime::UNIX_EPOCH;
+        assert!(!was_there_before(second, second + TimeDelta::milliseconds(999)));
+        assert!(was_there_before(second, second + TimeDelta::seconds(1)));
+    }
+}

@@ -19,6 +19,9 @@ use crate::k8s::facts::{ADDRESSES, TEMPLATE, TRUSTS};
 use crate::k8s::hex::hex;
 use crate::stack::table::Workload;
 
+/// The content of an entry whose name says all. One without content could be removed, and would not be missed.
+const MARK: &str = "there";
+
 impl Blueprint<'_> {
     /// All its objects, what its workload needs before that.
     #[must_use]
@@ -27,14 +30,14 @@ impl Blueprint<'_> {
         let mut objects = Vec::new();
         if !row.files.is_empty() {
             let mut data = self.files.data.clone();
-            data.extend(self.earlier.iter().map(|of| (revision(of), String::new())));
-            data.insert(revision(&self.files.revision), String::new());
+            data.extend(self.earlier.iter().map(|of| (revision(of), MARK.to_owned())));
+            data.insert(revision(&self.files.revision), MARK.to_owned());
             let name = files_name(row, &self.component.name);
             objects.push(self.object("v1", "ConfigMap", &name, ("data", &json!(data))));
         }
         if !self.files.secret.is_empty() {
             let revisions = self.earlier.iter().chain([&self.files.revision]);
-            let marks = revisions.map(|of| (secret_revision(of), String::new()));
+            let marks = revisions.map(|of| (secret_revision(of), MARK.to_owned()));
             let data = self.files.secret.clone().into_iter().chain(marks);
             let data: BTreeMap<String, String> = data.map(|(key, text)| (key, STANDARD.encode(text))).collect();
             objects.push(self.object("v1", "Secret", &secret_name(row, &self.component.name), ("data", &json!(data))));

@@ -1,6 +1,6 @@
 //! What a component's programs read: where it is mounted, and how a container waits until it is there.
 //!
-//! Kubelets bring new content a moment late. So each content has an empty entry beside it whose name is its revision:
+//! Kubelets bring new content a moment late. So each content has an entry beside it whose name is its revision:
 //! what is awaited are files that exist. Pure. Must not render anything.
 
 use k8s_openapi::api::core::v1::ConfigMap;

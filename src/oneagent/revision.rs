@@ -12,6 +12,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::api::name::Version;
+use crate::fleet::was_there_before;
 use crate::k8s::node::Node;
 use crate::rollout::{self, Standing};
 
@@ -112,7 +113,7 @@ impl Judge<'_> {
         };
         let same_hash = hash == desired.revision.hash;
         // What the user wants tried again is tried where it failed, too.
-        let is_before = |retried: DateTime<Utc>| pod.created < retried && pod.ready_since.is_none();
+        let is_before = |retried: DateTime<Utc>| was_there_before(pod.created, retried) && pod.ready_since.is_none();
         if made_from.is_some() && made_from == desired.revision.version && self.retried.is_some_and(is_before) {
             return Standing::Outdated;
         }

@@ -50,6 +50,8 @@ pub struct Behaviour {
     pub nodes: HashMap<String, Fault>,
     /// Faults by what a Pod's name begins with.
     pub pods: HashMap<String, Fault>,
+    /// Faults by a word of a container's command: what such a Pod does, its template alone changes.
+    pub commands: HashMap<String, Fault>,
     /// Versions whose end takes the node with it.
     pub deadly_stops: HashSet<String>,
     /// Whether the kubelets of Pods with real processes have fallen silent: they start nothing, and say nothing.
@@ -65,7 +67,9 @@ impl Behaviour {
         let by_node = node.and_then(|node| self.nodes.get(node));
         let by_name = || self.pods.iter().find(|(begin, _)| pod.name_any().starts_with(*begin)).map(|(_, fault)| fault);
         let by_version = || version.and_then(|version| self.versions.get(version));
-        by_node.or_else(by_name).or_else(by_version).copied()
+        let words = || pod.spec.iter().flat_map(|spec| &spec.containers).flat_map(|one| one.command.iter().flatten());
+        let by_command = || words().find_map(|word| self.commands.get(word));
+        by_node.or_else(by_name).or_else(by_command).or_else(by_version).copied()
     }
 }
 
@@ -77,6 +81,7 @@ impl Default for Behaviour {
             versions: HashMap::new(),
             nodes: HashMap::new(),
             pods: HashMap::new(),
+            commands: HashMap::new(),
             deadly_stops: HashSet::new(),
             is_silent: false,
             refuse_downgrade: true,

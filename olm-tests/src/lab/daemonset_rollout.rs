@@ -26,15 +26,20 @@ impl Lab<'static> {
     /// with this policy.
     pub async fn of_daemonset(name: &str, nodes: usize, rollout: &Value) -> Self {
         let lab = Lab::of(&PACKAGE, name, nodes).await;
-        lab.deploy(&lab.daemonset_saying("one"));
-        lab.agents_say("one", nodes).await;
-        lab.rollout(&json!({ "rollout": rollout }));
-        lab.rollout_is("Ready", "True", "AllUpdated").await;
+        lab.with_daemonset(nodes, rollout).await;
         lab
     }
 }
 
 impl Lab<'_> {
+    /// Deploys both on nodes that are there, so many.
+    pub async fn with_daemonset(&self, nodes: usize, rollout: &Value) {
+        self.deploy(&self.daemonset_saying("one"));
+        self.agents_say("one", nodes).await;
+        self.rollout(&json!({ "rollout": rollout }));
+        self.rollout_is("Ready", "True", "AllUpdated").await;
+    }
+
     /// DaemonSet `agent`, whose Pods say this.
     #[must_use]
     pub fn daemonset_saying(&self, message: &str) -> Value {
@@ -112,6 +117,26 @@ impl Lab<'_> {
         .await
     }
 
+    /// Waits until a condition of DaemonSetRollout `agent` says something; returns its message.
+    pub async fn rollout_says(&self, type_: &str, words: &str) -> String {
+        eventually(&format!("{} says in {type_}: {words}", self.name), LONG, || async {
+            let now = self.rollout_status().await;
+            let said = now.conditions.iter().find(|c| c.type_ == type_ && c.message.contains(words));
+            said.map(|c| c.message.clone()).ok_or_else(|| format!("{now:#?}"))
+        })
+        .await
+    }
+
+    /// Waits until the operator has looked at DaemonSetRollout `agent` as it is now.
+    pub async fn rollout_is_observed(&self) {
+        let wanted = self.rollouts().get("agent").await.expect("a DaemonSetRollout").metadata.generation;
+        eventually("the last edit is observed", SOON, || async {
+            let now = self.rollout_status().await.observed_generation;
+            if now == wanted { Ok(()) } else { Err(format!("{now:?} of {wanted:?}")) }
+        })
+        .await;
+    }
+
     /// What the Ready Pods of DaemonSet `agent` say that are not being deleted, by node.
     #[must_use]
     pub fn said(&self) -> BTreeMap<String, String> {
@@ -131,6 +156,12 @@ impl Lab<'_> {
     pub async fn agent_uids(&self) -> BTreeMap<String, String> {
         let there = |pod: Pod| Some((pod.spec.as_ref()?.node_name.clone()?, pod.uid()?));
         self.labelled(AGENTS).await.into_values().filter_map(there).collect()
+    }
+
+    /// Nodes of the Pods of DaemonSet `agent`, by the Pod's name.
+    pub async fn agent_nodes(&self) -> BTreeMap<String, String> {
+        let there = |(name, pod): (String, Pod)| Some((name, pod.spec?.node_name?));
+        self.labelled(AGENTS).await.into_iter().filter_map(there).collect()
     }
 
     /// Waits until so many Pods of DaemonSet `agent` are Ready and say this.

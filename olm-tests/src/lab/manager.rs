@@ -301,6 +301,28 @@ impl Lab<'_> {
         .await
     }
 
+    /// Waits until it says of a component what has this text in it.
+    pub async fn component_says(&self, name: &str, text: &str) {
+        eventually(&format!("of {name} it says {text}"), LONG, || async {
+            let status = self.stack_status().await;
+            let found = status.components.iter().find(|one| one.name == name);
+            let is_said = found.is_some_and(|one| one.waiting_for.as_ref().is_some_and(|why| why.contains(text)));
+            if is_said { Ok(()) } else { Err(format!("{status:#?}")) }
+        })
+        .await;
+    }
+
+    /// Waits until Degraded has a reason, and a message with this text in it.
+    pub async fn degraded_says(&self, reason: &str, text: &str) {
+        eventually(&format!("Degraded says {reason}: {text}"), LONG, || async {
+            let status = self.stack_status().await;
+            let degraded = status.conditions.iter().find(|one| one.type_ == "Degraded");
+            let is_said = degraded.is_some_and(|one| one.reason == reason && one.message.contains(text));
+            if is_said { Ok(()) } else { Err(format!("{status:#?}")) }
+        })
+        .await;
+    }
+
     /// The Pods of a component start, and are not Ready until they are released.
     pub fn hold(&self, component: &str) {
         self.behave(|behaviour| {

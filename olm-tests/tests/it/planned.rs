@@ -35,7 +35,7 @@ fn names(value: &Value) -> BTreeSet<String> {
 }
 
 /// The Pods that the operator has deleted, in order.
-fn deleted(lab: &Lab<'_>) -> Vec<String> {
+pub fn deleted(lab: &Lab<'_>) -> Vec<String> {
     let requests = lab.requests().into_iter();
     requests.filter(|r| r.resource == "pods" && r.verb == "delete" && r.code < 300).map(|r| r.name).collect()
 }

@@ -22,7 +22,7 @@ fn text(time: DateTime<Utc>) -> String {
 }
 
 /// A window of an hour that opens in half a day.
-fn later() -> Value {
+pub fn later() -> Value {
     let start = (Utc::now() + TimeDelta::hours(12)).format("%H:00").to_string();
     json!([{ "start": start, "duration": "1h" }])
 }

@@ -9,6 +9,7 @@ use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 
 use super::{World, value};
+use crate::k8s::drift::is_current;
 use crate::k8s::watch::Change;
 use crate::manager::part::State;
 use crate::pki::{Authority, Period};
@@ -238,4 +239,78 @@ fn the_objects_of_a_store_and_of_what_runs_on_every_node_are_these() {
         }
     }
     insta::assert_yaml_snapshot!(all);
+}
+
+#[test]
+fn an_ignored_container_changes_nothing_and_an_unknown_stops() {
+    let mut world = World::new(1);
+    world.stand_up(&["cassandra1", "zookeeper1", "rabbitmq1"]);
+    for component in ["config1", "control1"] {
+        world.write();
+        world.serve(component, true);
+    }
+    world.write();
+    let before = drawn(&world, "vroutermasternodes", "DaemonSet").unwrap();
+    let containers = |world: &mut World, change: &dyn Fn(&mut Vec<Value>)| {
+        let entry = &mut world.manager.spec.services.0.get_mut("vrouters").unwrap()[0];
+        change(entry["spec"]["serviceConfiguration"]["containers"].as_array_mut().unwrap());
+    };
+    let another = |name: &str| json!({ "name": name, "image": "i" });
+    containers(&mut world, &|all| all.push(another("vroutercni")));
+    let (reason, message) = world.says("NotCarriedOut");
+    assert_eq!(reason, "Ignored", "{message}");
+    assert!(message.contains("spec.services.vrouters[0]: container vroutercni"), "{message}");
+    assert_eq!(drawn(&world, "vroutermasternodes", "DaemonSet").as_ref(), Some(&before));
+    containers(&mut world, &|all| *all.last_mut().unwrap() = another("vrouteragnt"));
+    let State::Invalid(why) = world.state("vroutermasternodes") else { panic!("an unknown container") };
+    assert!(why.contains("there is no container vrouteragnt; the nearest name is vrouteragent"), "{why}");
+    assert_eq!(drawn(&world, "vroutermasternodes", "DaemonSet"), None);
+    assert!(drawn(&world, "vrouterworkernodes", "DaemonSet").is_some(), "the other entry continues");
+    assert_eq!(world.plan().surplus, []);
+    containers(&mut world, &|all| drop(all.pop()));
+    assert_eq!(drawn(&world, "vroutermasternodes", "DaemonSet"), Some(before));
+}
+
+#[test]
+fn a_node_without_its_label_keeps_a_store_and_no_other() {
+    let mut world = World::of(&["a", "bb", "ccc", "dddd"]);
+    world.stand_up(&["cassandra1", "zookeeper1", "rabbitmq1"]);
+    world.write();
+    world.serve("config1", true);
+    assert_eq!(world.state("config1"), State::Serving);
+    let nodes = |world: &World, component: &str| {
+        world.plan().parts.into_iter().find(|part| part.name == component).unwrap().nodes.join(" ")
+    };
+    let unlabelled = |world: &World, name: &str| {
+        let address = format!("10.0.0.{}", name.len() + 1);
+        let node = json!({ "metadata": { "name": name }, "spec": {}, "status": {
+            "conditions": [{ "type": "Ready", "status": "True", "lastTransitionTime": "1970-01-01T00:00:00Z" }],
+            "addresses": [{ "type": "InternalIP", "address": address }] } });
+        world.fleet.node(&Change::Applied(value(node)));
+    };
+    unlabelled(&world, "bb");
+    assert_eq!(nodes(&world, "zookeeper1"), "a bb ccc");
+    assert_eq!(nodes(&world, "config1"), "a dddd ccc");
+    assert_eq!(world.state("zookeeper1"), State::Serving);
+    assert!(
+        world.plan().enrolments.iter().all(|((_, name), _)| name != "zookeeper1"),
+        "its servers stay where they are"
+    );
+    assert_eq!((world.plan().surplus, &*world.says("Degraded").0), (Vec::new(), "AsExpected"));
+    unlabelled(&world, "dddd");
+    assert_eq!(nodes(&world, "config1"), "a bb ccc", "no other one is free");
+    assert_eq!(world.state("config1"), State::Serving);
+}
+
+/// A Pod that starts later waits for this entry, which has no content.
+#[test]
+fn a_mark_that_is_removed_from_files_is_put_back() {
+    let mut world = World::new(1);
+    world.enrol();
+    world.stand_up(&["zookeeper1"]);
+    let map = drawn(&world, "zookeeper1", "ConfigMap").unwrap();
+    let mut live = map.clone();
+    let entries = live["data"].as_object_mut().unwrap();
+    entries.retain(|key, _| !key.starts_with("revision-"));
+    assert!(!is_current("us", &map, &live, &[]), "it is no longer what was applied");
 }

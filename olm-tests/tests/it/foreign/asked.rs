@@ -1,112 +1,24 @@
-//! `plan` and `explain` of a DaemonSetRollout: what is said of an edit is what happens, and a node has one cause.
-
-use std::collections::BTreeSet;
+//! `plan` and `explain` of a DaemonSetRollout, as a person reads them: what an edit changes, and a cause for each node.
 
 use olm_tests::kubelet::Fault;
-use olm_tests::lab::{LONG, Lab};
-use olm_tests::nodes::{Shape, patch};
-use olm_tests::{eventually, run};
-use oneagent_operator::api::daemonset_rollout::package::PACKAGE;
+use olm_tests::lab::Lab;
+use olm_tests::nodes::patch;
+use olm_tests::run;
 use serde_json::{Value, json};
 
 use crate::explain::{on_call_with, typed};
-use crate::planned::Dice;
 
 /// An account that may read, and try an edit of a DaemonSet.
-async fn person(lab: &Lab<'_>) -> String {
+pub(super) async fn person(lab: &Lab<'_>) -> String {
     let tries = json!({ "apiGroups": ["apps"], "resources": ["daemonsets"], "verbs": ["patch", "update"] });
     on_call_with(lab, "daemonset-rollout-operator", tries).await
 }
 
 /// A file with this object.
-fn file(lab: &Lab<'_>, object: &Value) -> String {
+pub(super) fn file(lab: &Lab<'_>, object: &Value) -> String {
     let path = lab.cluster.path(&format!("{}.{}.yaml", lab.name, object["kind"].as_str().unwrap()));
     std::fs::write(&path, serde_yaml::to_string(object).unwrap()).unwrap();
     path.display().to_string()
-}
-
-/// Some edit of the policy, or of the DaemonSet.
-fn edit(dice: &mut Dice, spec: &mut Value, set: &mut Value) {
-    let template = &mut set["spec"]["template"];
-    match dice.roll(&[0, 0, 0, 1, 2, 3, 4, 5, 6]) {
-        0 => template["spec"]["containers"][0]["env"][0]["value"] = json!(dice.roll(&["a", "b", "c"])),
-        1 => template["metadata"]["annotations"]["chart"] = json!(dice.roll(&["1", "2", "3"])),
-        2 => template["metadata"]["labels"]["other"] = json!(dice.roll(&["1", "2", "3"])),
-        3 => spec["rollout"]["maxUnavailable"] = dice.roll(&[json!(1), json!(2), json!("50%")]).clone(),
-        4 => spec["rollout"]["order"] = json!(dice.roll(&["ZoneByZone", "SpreadAcrossZones"])),
-        5 => spec["rollout"]["paused"] = json!(dice.roll(&[true, false, false])),
-        _ => spec["rollout"]["canary"] = json!({ "nodes": dice.roll(&[1, 2]), "soak": "1s" }),
-    }
-}
-
-#[test]
-fn what_a_plan_says_of_a_daemonset_is_what_happens() {
-    run(async {
-        let mut lab = Lab::of(&PACKAGE, "ds-planned", 0).await;
-        for zone in ["a", "b", "c"] {
-            lab.add_nodes(2, &Shape::default().zone(zone)).await;
-        }
-        let mut set = lab.daemonset_saying("a");
-        set["spec"]["template"]["metadata"]["annotations"] = json!({ "chart": "0" });
-        let mut spec = json!({ "daemonSet": "agent", "debounceSeconds": 3, "ignore": ["chart"],
-            "rollout": { "maxUnavailable": 1, "paused": false } });
-        lab.deploy(&set);
-        lab.cluster.apply(&lab.rollout_object("agent", &spec).to_string());
-        lab.agents_say("a", 6).await;
-        lab.rollout_is("Ready", "True", "AllUpdated").await;
-        let kubeconfig = person(&lab).await;
-        let rounds = std::env::var("PLANS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(10);
-        let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(3);
-        let mut dice = Dice(seed);
-        let mut replaced_in_all = 0;
-        for round in 0..rounds {
-            let (old_spec, old_set) = (spec.clone(), set.clone());
-            if round % 2 == 1 {
-                // A template that changes again and again must be quiet for longer and longer.
-                lab.cluster.kubectl(&["-n", &lab.name, "delete", "daemonsetrollout", "agent"]);
-                lab.cluster.apply(&lab.rollout_object("agent", &spec).to_string());
-                eventually("it is seen again", LONG, || async {
-                    let counted = lab.rollout_status().await.nodes.filter(|nodes| nodes.running == 6);
-                    counted.map(drop).ok_or_else(|| "not yet".to_owned())
-                })
-                .await;
-            }
-            edit(&mut dice, &mut spec, &mut set);
-            let object = if set == old_set { lab.rollout_object("agent", &spec) } else { set.clone() };
-            let before = lab.agent_uids().await;
-            let args = ["plan", "--kind", "daemonsetrollout", "agent", "-o", "json", "-f", &file(&lab, &object)];
-            let (code, text) = typed(&lab, &kubeconfig, &args);
-            let planned: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
-            let planned = &planned[0];
-            let batches = planned["batches"].as_array().unwrap();
-            let nodes = batches.iter().flat_map(|batch| batch["nodes"].as_array().unwrap());
-            let restarts: BTreeSet<String> = nodes.map(|node| node["node"].as_str().unwrap().to_owned()).collect();
-            assert_eq!(code, Some(i32::from(!restarts.is_empty())), "{text}");
-            let story = format!("round {round}: from {old_spec} {old_set}\nto {object}\nplan {planned:#}");
-            lab.cluster.apply(&object.to_string());
-            let wanted = planned["state"].as_str().unwrap().to_owned();
-            eventually("it is as planned", LONG, || async {
-                let (status, now) = (lab.rollout_status().await, lab.rollouts().get("agent").await.unwrap());
-                let stored = lab.deployed().await;
-                let rollout = status.rollout.unwrap_or_default();
-                let nodes = status.nodes.unwrap_or_default();
-                let set = status.daemon_set.unwrap_or_default();
-                let is_current = status.observed_generation == now.metadata.generation
-                    && set.generation == stored.metadata.generation
-                    && set.revision.is_some();
-                let is_there = is_current && rollout.state == wanted && nodes.running == 6;
-                if is_there { Ok(()) } else { Err(format!("{rollout:#?} {nodes:?} {set:?}\n{story}")) }
-            })
-            .await;
-            let after = lab.agent_uids().await;
-            let is_other = |(node, uid): &(&String, &String)| after.get(*node) != Some(uid);
-            let replaced: BTreeSet<String> = before.iter().filter(is_other).map(|(node, _)| node.clone()).collect();
-            assert_eq!(replaced, restarts, "{story}");
-            replaced_in_all += replaced.len();
-        }
-        assert!(replaced_in_all > 0, "nothing was tried");
-        lab.end().await;
-    });
 }
 
 #[test]

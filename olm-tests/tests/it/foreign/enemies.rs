@@ -14,7 +14,7 @@ use olm_tests::nodes;
 use serde_json::{Value, json};
 
 /// Waits until so many Pods say something.
-async fn reached(lab: &Lab<'_>, message: &str, count: usize) {
+pub(super) async fn reached(lab: &Lab<'_>, message: &str, count: usize) {
     eventually(&format!("{count} of {} say {message}", lab.name), LONG, || async {
         let said = lab.said();
         let good = said.values().filter(|one| *one == message).count();

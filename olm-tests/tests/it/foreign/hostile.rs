@@ -14,11 +14,12 @@ use olm_tests::lab::{LONG, Lab, SOON, is_ready};
 use serde_json::{Value, json};
 
 /// How many Pods the operator has deleted.
-fn deleted(lab: &Lab<'_>) -> usize {
+pub(super) fn deleted(lab: &Lab<'_>) -> usize {
     lab.writes().iter().filter(|write| write.starts_with("delete pods")).count()
 }
 
-async fn goes(lab: &Lab<'_>, count: usize) {
+/// Waits until it has deleted so many.
+pub(super) async fn goes(lab: &Lab<'_>, count: usize) {
     eventually(&format!("{count} Pods went"), LONG, || async {
         if deleted(lab) >= count { Ok(()) } else { Err(format!("{} {:#?}", deleted(lab), lab.rollout_status().await)) }
     })
@@ -26,7 +27,7 @@ async fn goes(lab: &Lab<'_>, count: usize) {
 }
 
 /// Pods of DaemonSet `agent`.
-async fn pods(lab: &Lab<'_>) -> Vec<Pod> {
+pub(super) async fn pods(lab: &Lab<'_>) -> Vec<Pod> {
     let api: Api<Pod> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
     api.list(&ListParams::default().labels(AGENTS)).await.expect("Pods").items
 }

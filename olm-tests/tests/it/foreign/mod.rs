@@ -5,8 +5,11 @@
 mod asked;
 mod basics;
 mod deployers;
+mod edits;
 mod enemies;
 mod hostile;
+mod late;
 mod many;
+mod policy;
 mod rollback;
 mod samples;

@@ -1,11 +1,9 @@
 //! Changes: of the spec, of nodes, and of objects by others.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::api::apps::v1::{DaemonSet, StatefulSet};
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use olm_tests::eyes::Eyes;
 use olm_tests::kubelet::Fault;
 use olm_tests::lab::{LONG, Lab, SOON};
@@ -13,7 +11,7 @@ use olm_tests::nodes::Shape;
 use olm_tests::{eventually, run};
 use serde_json::{Value, json};
 
-use super::standing;
+use super::{Uids, claims, others, servers, standing, uids, with};
 
 #[test]
 fn a_change_is_put_back_and_what_leaves_the_spec_is_deleted() {
@@ -57,8 +55,7 @@ fn a_change_is_put_back_and_what_leaves_the_spec_is_deleted() {
 fn a_mistake_in_one_entry_is_named_with_its_path_and_deletes_nothing() {
     run(async {
         let lab = standing("stack-typo", 1, 0).await;
-        let uids = async || lab.stack_pods().await.iter().map(ResourceExt::uid).collect::<Vec<_>>();
-        let before = uids().await;
+        let before = uids(&lab).await;
         let services = lab.stack()["spec"]["services"].clone();
         let without = |key: &str, change: &dyn Fn(&mut Value)| {
             let mut entry = services[key].clone();
@@ -99,7 +96,7 @@ fn a_mistake_in_one_entry_is_named_with_its_path_and_deletes_nothing() {
                 }
             }
         }
-        assert_eq!(uids().await, before);
+        assert_eq!(uids(&lab).await, before);
         // What is known and not carried out is said once.
         lab.edit_stack(json!({ "services": { "contrailmonitor": { "metadata": { "name": "m" } } } })).await;
         lab.stack_says("NotCarriedOut", "Ignored").await;
@@ -112,9 +109,6 @@ fn a_mistake_in_one_entry_is_named_with_its_path_and_deletes_nothing() {
 fn nodes_that_join_get_what_runs_on_every_node_and_servers_and_stores_grow() {
     run(async {
         let mut lab = standing("stack-join", 1, 1).await;
-        let servers = async |lab: &Lab<'_>, begin: &str| {
-            lab.stack_pods().await.iter().filter(|pod| pod.name_any().starts_with(begin)).count()
-        };
         assert_eq!(servers(&lab, "config1").await, 1);
         let is_store =
             |pod: &Pod| ["cassandra1", "zookeeper1", "rabbitmq1"].iter().any(|one| pod.name_any().starts_with(one));
@@ -181,20 +175,8 @@ fn without_a_node_that_matches_the_label_is_named_and_another_ones_object_stays_
 fn a_changed_image_reaches_one_server_at_a_time_and_a_bad_one_the_first_alone() {
     run(async {
         let lab = standing("stack-image", 3, 1).await;
-        let uids = async || {
-            let pods = lab.stack_pods().await.into_iter();
-            pods.map(|pod| (pod.name_any(), pod.uid().unwrap_or_default())).collect::<BTreeMap<_, _>>()
-        };
-        let before = uids().await;
-        let with = |image: &str| {
-            let mut entry = lab.stack()["spec"]["services"]["webui"].clone();
-            for container in entry["spec"]["serviceConfiguration"]["containers"].as_array_mut().expect("containers") {
-                if container["name"] == "redis" {
-                    container["image"] = image.into();
-                }
-            }
-            json!({ "services": { "webui": entry } })
-        };
+        let before = uids(&lab).await;
+        let with = |image: &str| with(&lab, "webui", "redis", &json!({ "image": image }));
         // A bad one: its first server does not start, and nothing further is replaced.
         lab.behave(|behaviour| {
             behaviour.pods.insert("webui1".to_owned(), Fault::ImagePull);
@@ -205,14 +187,7 @@ fn a_changed_image_reaches_one_server_at_a_time_and_a_bad_one_the_first_alone() 
         let status = lab.stack_says("Degraded", "PodsFailing").await;
         let degraded = status.conditions.iter().find(|one| one.type_ == "Degraded").expect("Degraded");
         assert!(degraded.message.contains("webui1-webui-statefulset-2: ImagePullBackOff"), "{}", degraded.message);
-        let changed = async |before: &BTreeMap<String, String>| {
-            let now = uids().await;
-            before
-                .iter()
-                .filter(|(name, uid)| now.get(*name) != Some(uid))
-                .map(|(name, _)| name.clone())
-                .collect::<Vec<_>>()
-        };
+        let changed = async |before: &Uids| others(before, &uids(&lab).await);
         tokio::time::sleep(std::time::Duration::from_secs(25)).await;
         assert_eq!(changed(&before).await, ["webui1-webui-statefulset-2"]);
         // Taken back, it undoes itself, and the other two never notice.
@@ -224,7 +199,7 @@ fn a_changed_image_reaches_one_server_at_a_time_and_a_bad_one_the_first_alone() 
         assert_eq!(changed(&before).await, ["webui1-webui-statefulset-2"]);
         // A good one reaches all three, and no other component.
         let eyes = Eyes::on_replicas(&lab, "contrail_manager=webui", 3).await;
-        let before = uids().await;
+        let before = uids(&lab).await;
         lab.edit_stack(with("redis:7")).await;
         lab.stack_says("Ready", "AllServing").await;
         assert_eq!(eyes.seen().await.counts(), (1, 3), "one at a time, each once");
@@ -304,12 +279,7 @@ fn an_operator_that_is_killed_again_and_again_starts_the_stack_all_the_same() {
 fn a_manager_that_is_made_again_takes_up_the_claims_of_the_one_before() {
     run(async {
         let lab = standing("stack-again", 1, 0).await;
-        let claims: Api<PersistentVolumeClaim> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
-        let known = async || {
-            let list = claims.list(&ListParams::default()).await.expect("claims").items;
-            list.iter().map(|claim| (claim.name_any(), claim.uid())).collect::<Vec<_>>()
-        };
-        let before = known().await;
+        let before = claims(&lab).await;
         assert_eq!(before.len(), 3);
         let pods: Vec<_> = lab.stack_pods().await.iter().map(ResourceExt::uid).collect();
         lab.cluster.kubectl(&["-n", &lab.name, "delete", "manager", "cluster1"]);
@@ -325,7 +295,7 @@ fn a_manager_that_is_made_again_takes_up_the_claims_of_the_one_before() {
         .await;
         let status = lab.stack_says("Ready", "AllServing").await;
         assert!(status.conditions.iter().all(|one| one.reason != "NameTaken"));
-        assert_eq!(known().await, before);
+        assert_eq!(claims(&lab).await, before);
         // Whose objects lose their owner, as with --cascade=orphan, they are taken up as they are.
         let pods: Vec<_> = lab.stack_pods().await.iter().map(ResourceExt::uid).collect();
         lab.cluster.kubectl(&["-n", &lab.name, "delete", "manager", "cluster1", "--cascade=orphan"]);

@@ -8,13 +8,9 @@ use olm_tests::lab::{Lab, SOON};
 use olm_tests::{eventually, run};
 use serde_json::json;
 
-use super::standing;
+use super::{others, standing, uids};
 
 const IDENTITY: &str = "zookeeper1-zookeeper-identity";
-
-async fn uids(lab: &Lab<'_>) -> Vec<Option<String>> {
-    lab.stack_pods().await.iter().map(ResourceExt::uid).collect()
-}
 
 #[test]
 fn without_what_identifies_it_a_store_stays_as_it_is_until_that_is_restored() {
@@ -37,13 +33,13 @@ fn without_what_identifies_it_a_store_stays_as_it_is_until_that_is_restored() {
         })
         .await;
         lab.component_is("zookeeper1", "Invalid").await;
-        assert!(uids(&lab).await.iter().all(|uid| before.contains(uid)), "nobody starts again");
+        assert_eq!(others(&before, &uids(&lab).await), [] as [String; 0], "none starts again");
         assert!(api.get_opt(IDENTITY).await.expect("an answer").is_none(), "it is not made up again");
         kept.metadata.resource_version = None;
         kept.metadata.uid = None;
         api.create(&PostParams::default(), &kept).await.expect("restored");
         lab.stack_says("Ready", "AllServing").await;
-        assert!(uids(&lab).await.iter().all(|uid| before.contains(uid)), "nobody starts again");
+        assert_eq!(others(&before, &uids(&lab).await), [] as [String; 0], "none starts again");
         lab.end().await;
     });
 }
@@ -60,13 +56,13 @@ fn one_that_keeps_nothing_gets_new_passwords_and_restarts_alone() {
         api.delete(name, &DeleteParams::default()).await.expect("deleted");
         eventually("there is another one, and one Pod has started again with it", SOON, || async {
             let now = uids(&lab).await;
-            let others = now.iter().filter(|uid| !before.contains(uid)).count();
+            let others = others(&before, &now).len();
             let is_new = api.get_opt(name).await.ok().flatten().is_some_and(|secret| password(secret) != first);
             if is_new && others == 1 && now.len() == before.len() { Ok(()) } else { Err(format!("{others} {is_new}")) }
         })
         .await;
         lab.stack_says("Ready", "AllServing").await;
-        assert_eq!(uids(&lab).await.iter().filter(|uid| !before.contains(uid)).count(), 1);
+        assert_eq!(others(&before, &uids(&lab).await).len(), 1);
         lab.end().await;
     });
 }
