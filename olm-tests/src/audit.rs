@@ -21,6 +21,8 @@ pub struct Request {
     pub code: u64,
     /// When it was received, RFC 3339.
     pub at: String,
+    /// When it was answered, RFC 3339 as well.
+    pub answered: String,
     /// Address that was asked for.
     pub uri: String,
     /// What the API server said of a request that it refused.
@@ -63,6 +65,7 @@ pub fn requests(log: &Path, namespace: &str, package: &str) -> Vec<Request> {
                 name: text(&object["name"]),
                 code: event["responseStatus"]["code"].as_u64().unwrap_or_default(),
                 at: text(&event["requestReceivedTimestamp"]),
+                answered: text(&event["stageTimestamp"]),
                 uri: text(&event["requestURI"]),
                 refused: text(&event["responseStatus"]["message"]),
             }

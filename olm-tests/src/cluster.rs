@@ -139,10 +139,15 @@ impl Cluster {
     pub fn apply(&self, yaml: &str) {
         let work = async {
             for document in documents(yaml) {
-                self.apply_one(&document).await.unwrap_or_else(|said| panic!("apply: {said}\n{document:#}"));
+                self.apply_one(&document).await.map_err(|said| format!("apply: {said}\n{document:#}"))?;
             }
+            Ok::<_, String>(())
         };
-        tokio::task::block_in_place(|| Handle::current().block_on(work));
+        // On a thread of its own: here it would take what wakes the test, which would then sleep for ever.
+        let runtime = Handle::current();
+        let apply = || std::thread::scope(|scope| scope.spawn(|| runtime.block_on(work)).join());
+        let done = tokio::task::block_in_place(apply).expect("a thread that applies");
+        done.unwrap_or_else(|why| panic!("{why}"));
     }
 
     async fn apply_one(&self, document: &Value) -> Result<(), kube::Error> {

@@ -14,6 +14,9 @@ use super::{ANSWERS_WITHIN, PAUSE, Reason, Refusal};
 const TAKEN: &str = "jmx_config_reload_success_total";
 const REFUSED: &str = "jmx_config_reload_failure_total";
 
+/// An answer that takes too long is waited for so many times.
+const SLOW: u32 = 6;
+
 /// How often the exporter took and refused a configuration so far.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reloads {
@@ -25,7 +28,7 @@ pub(super) struct Reloads {
 #[derive(Debug)]
 pub(super) struct Endpoint {
     port: u16,
-    /// It answers within this time, or not at all.
+    /// An answer takes at most so long.
     within: Duration,
     client: Result<reqwest::Client, String>,
 }
@@ -41,15 +44,17 @@ impl Endpoint {
         Self { port, within, client: client.map_err(|error| error.to_string()) }
     }
 
-    /// What the JVM's own endpoint answers, for which it waits; why not, when it does not in time.
+    /// What the JVM's own endpoint answers, for which it waits; why not, when it does not in time. A JVM that is short
+    /// of processor time may be slow at first, and another helper would cost its Pod one more container.
     pub(super) async fn answers(&self, proc: &Proc, jvm: &Jvm) -> Result<String, String> {
-        let end = Instant::now() + self.within;
+        let began = Instant::now();
         loop {
-            let why = match self.scrape(proc, jvm).await {
+            let Silent { why, is_slow } = match self.scrape(proc, jvm).await {
                 Ok(metrics) => return Ok(metrics),
-                Err(why) => why,
+                Err(silent) => silent,
             };
-            if Instant::now() >= end || !jvm.is_there(proc) {
+            let patience = if is_slow { self.within * SLOW } else { self.within };
+            if began.elapsed() >= patience || !jvm.is_there(proc) {
                 return Err(why);
             }
             sleep(PAUSE).await;
@@ -74,17 +79,29 @@ impl Endpoint {
     }
 
     /// What the endpoint answers, if it is the JVM's.
-    async fn scrape(&self, proc: &Proc, jvm: &Jvm) -> Result<String, String> {
+    async fn scrape(&self, proc: &Proc, jvm: &Jvm) -> Result<String, Silent> {
         let port = self.port;
+        let silent = |why: String| Silent { why, is_slow: false };
         if !self.is_open(proc, jvm) {
-            return Err(if proc.listening(jvm.pid, port).is_empty() {
+            return Err(silent(if proc.listening(jvm.pid, port).is_empty() {
                 format!("no process listens on port {port}")
             } else {
                 format!("another process listens on port {port}")
-            });
+            }));
         }
-        let asked = self.client.as_ref()?.get(format!("http://127.0.0.1:{port}/metrics")).send();
+        let client = self.client.as_ref().map_err(|why| silent(why.clone()))?;
+        let asked = client.get(format!("http://127.0.0.1:{port}/metrics")).send();
         let answer = async { asked.await?.error_for_status()?.text().await }.await;
-        answer.map_err(|error| format!("port {port} does not answer as an exporter does: {}", error.without_url()))
+        answer.map_err(|error| Silent {
+            is_slow: error.is_timeout(),
+            why: format!("port {port} does not answer as an exporter does: {}", error.without_url()),
+        })
     }
+}
+
+/// Why there are no metrics.
+struct Silent {
+    why: String,
+    /// No answer came in time.
+    is_slow: bool,
 }

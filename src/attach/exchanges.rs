@@ -27,13 +27,20 @@ enum Does {
     Stalls(usize),
     /// It closes all connections once it was given it.
     Hangs,
+    /// It is slow with its answers at first, so many times.
+    Slow(usize),
 }
 
 /// Answers as an exporter does, which reads its configuration when it is asked for metrics.
 async fn serve(listener: TcpListener, config: PathBuf, does: Does) {
     let (mut known, mut given, mut taken, mut refused) = (EMPTY.to_owned(), 0, 0, 0);
+    let mut slow = Vec::new();
     loop {
         let (mut stream, _) = listener.accept().await.unwrap();
+        if matches!(does, Does::Slow(times) if slow.len() < times) {
+            slow.push(stream);
+            continue;
+        }
         let mut request = [0; 1024];
         let _ = stream.read(&mut request).await;
         let now = tokio::fs::read_to_string(&config).await.unwrap();
@@ -44,7 +51,7 @@ async fn serve(listener: TcpListener, config: PathBuf, does: Does) {
             *(if is_refused { &mut refused } else { &mut taken }) += 1;
         }
         let is_silent = match does {
-            Does::Takes | Does::Refuses => false,
+            Does::Takes | Does::Refuses | Does::Slow(_) => false,
             Does::Stalls(times) => known == WANTED && given <= times,
             Does::Hangs => given > 0,
         };
@@ -77,13 +84,15 @@ async fn exchanged(name: &str, does: Does) -> (Result<(), Reason>, String) {
 }
 
 #[tokio::test]
-async fn an_exporter_that_stalls_once_is_asked_again_and_one_that_hangs_is_no_verdict() {
+async fn an_exporter_that_stalls_or_is_slow_is_asked_again_and_one_that_hangs_is_no_verdict() {
     for (name, does, wanted, in_force) in [
         ("takes", Does::Takes, Ok(()), WANTED),
         ("stalls-once", Does::Stalls(1), Ok(()), WANTED),
         ("stalls-twice", Does::Stalls(2), Err(Reason::ConfigNotTaken), EMPTY),
         ("refuses", Does::Refuses, Err(Reason::ConfigNotTaken), EMPTY),
         ("hangs", Does::Hangs, Err(Reason::ScrapeFailed), EMPTY),
+        ("slow", Does::Slow(3), Ok(()), WANTED),
+        ("never", Does::Slow(usize::MAX), Err(Reason::ScrapeFailed), EMPTY),
     ] {
         assert_eq!(exchanged(name, does).await, (wanted, in_force.to_owned()), "{name}");
     }

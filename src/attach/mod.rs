@@ -33,7 +33,7 @@ pub use said::{Done, Identity, LONGEST, Reason, Refusal, untouched};
 
 use crate::k8s::hex::hex;
 
-/// An endpoint that does not answer within this time is none.
+/// Prometheus waits no longer for an answer.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 /// One that lives for less than this, by what its kubelet says, was not touched.
 pub const PASSING: Duration = Duration::from_secs(5);

@@ -2,7 +2,7 @@
 //!
 //! Pure. What does not read is as if it were not there: the Pods themselves say what was done to them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +19,9 @@ pub struct Memory {
     /// How JVMs came to harm: only an edit of the spec is a reason to go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub harmed: Option<String>,
+    /// How each of them did, by UID of its Pod, while more are allowed: a Pod that is deleted is not forgotten.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub harms: BTreeMap<String, String>,
     /// Runs that failed before the last edit of the spec: they no longer count against anything.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub forgiven: BTreeSet<String>,

@@ -124,6 +124,7 @@ pub fn plan(facts: &Facts<'_>) -> Plan {
     if facts.is_edited {
         memory.engine.lift();
         memory.harmed = None;
+        memory.harms.clear();
         memory.forgiven.extend(jvms.iter().flat_map(Jvm::failed_runs));
         while memory.forgiven.len() > FORGIVEN {
             memory.forgiven.pop_first();
@@ -156,13 +157,18 @@ pub fn plan(facts: &Facts<'_>) -> Plan {
 
 /// As many JVMs as are allowed came to harm: nothing continues before a user edits the spec.
 fn note_harm(jvms: &[Jvm], memory: &mut Memory, most: usize) {
-    let harmed = jvms.iter().filter_map(|jvm| match &jvm.state {
-        State::Failed(Obstacle::Harmed, why) => Some((&jvm.target.name, why)),
-        _ => None,
-    });
-    let harmed: Vec<_> = harmed.collect();
-    if let Some((pod, why)) = harmed.first().filter(|_| memory.harmed.is_none() && harmed.len() >= most) {
-        memory.harmed = Some(format!("Pod {pod}: {why}"));
+    for jvm in jvms {
+        if memory.harmed.is_some() {
+            return;
+        }
+        let State::Failed(Obstacle::Harmed, why) = &jvm.state else { continue };
+        let harm =
+            memory.harms.entry(jvm.target.uid.to_string()).or_insert_with(|| format!("Pod {}: {why}", jvm.target.name));
+        let harm = harm.clone();
+        if memory.harms.len() >= most {
+            memory.harms.clear();
+            memory.harmed = Some(harm);
+        }
     }
 }
 

@@ -66,6 +66,8 @@ pub struct Part {
     pub exists: bool,
     /// What keeps one of its Pods from starting.
     pub trouble: Option<String>,
+    /// Which of its Pods should have been Ready long ago.
+    pub overdue: Option<String>,
     /// Why one of its Pods is bound to no node.
     pub unbound: Option<String>,
     /// Why it is high time that its Pods get other certificates.

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
 use serde_json::Value;
@@ -27,6 +27,9 @@ use crate::stack::files::Files;
 use crate::stack::members::{Members, Next};
 use crate::stack::order::{Standing, left_without, waits_for};
 use crate::stack::table::{Row, Table, Workload};
+
+/// A server that is not Ready for so long is said to need a human, as a Deployment's that makes no progress.
+const READY_WITHIN: TimeDelta = TimeDelta::minutes(10);
 
 /// Plans one reconcile.
 #[must_use]
@@ -78,7 +81,8 @@ pub fn plan(facts: &Facts<'_>) -> Plan {
     let is_held = parts.iter().any(|part| matches!(part.state, State::Held(_)));
     let opens = resolved.rollout.calendar.changes(facts.now).filter(|_| is_held);
     let renews = changes.into_iter().chain(authority.as_ref().and_then(|authority| authority.next));
-    let next = next.into_iter().chain(opens).chain(renews).min();
+    let overdue = overdue_at(facts, &parts);
+    let next = next.into_iter().chain(opens).chain(renews).chain(overdue).min();
     for part in &mut parts {
         if let (State::Updating(why), Some(pod)) = (&mut part.state, &waits_for) {
             let _ = write!(why, "; the next one follows once Pod {pod} has been Ready for {} s", PROVES.num_seconds());
@@ -244,11 +248,38 @@ fn part(facts: &Facts<'_>, component: &Component, (own, certified): (&Found, &Ce
         objects: if is_drawn { objects } else { Vec::new() },
         exists,
         trouble: servers.iter().find_map(|one| Some(format!("Pod {}: {}", one.name, one.trouble.as_ref()?))),
+        overdue: servers.iter().find_map(|one| overdue(all, one, now)),
         unbound: servers.iter().find_map(|one| Some(unbound(row, &one.name, one.unbound.as_ref()?))),
         late: certified.late(table, component, earlier > 0, now),
         left: Vec::new(),
     };
     Drawn { part, is_settled: is_drawn && is_written && live.is_observed, next }
+}
+
+/// When a server that is not Ready should have been.
+fn due(server: &Server) -> Option<DateTime<Utc>> {
+    let waits = server.is_bound && server.trouble.is_none() && server.ready_since.is_none();
+    Some(server.unready_since.filter(|_| waits)? + READY_WITHIN)
+}
+
+/// A server that should have been Ready before now, and what is known of it.
+fn overdue(all: &Inner, server: &Server, now: DateTime<Utc>) -> Option<String> {
+    let since = due(server).filter(|at| *at <= now)? - READY_WITHIN;
+    let Server { name, node, .. } = server;
+    let is_silent = all.nodes.get(node).is_some_and(|node| !node.ready);
+    let silent = if is_silent { ", which is not Ready either" } else { "" };
+    let since = since.to_rfc3339_opts(SecondsFormat::Secs, true);
+    Some(format!(
+        "Pod {name} has not been Ready since {since}: see kubectl describe pod {name}; it is on node {node}{silent}"
+    ))
+}
+
+/// When the next server will be overdue.
+fn overdue_at(facts: &Facts<'_>, parts: &[Part]) -> Option<DateTime<Utc>> {
+    let Facts { table, resolved, all, now, .. } = *facts;
+    let servers =
+        parts.iter().flat_map(|part| all.servers(&resolved.namespace, &table.rows[part.row].kind, &part.name));
+    servers.filter(|one| !one.is_ending).filter_map(due).filter(|at| *at > now).min()
 }
 
 fn may_be_written(state: &State) -> bool {

@@ -214,23 +214,19 @@ fn trouble(facts: &StatusFacts<'_>, parts: &[(&Part, State)]) -> Option<(R, Stri
                 all.push((refused.map_or(R::NameTaken, |(reason, _)| *reason), format!("{name}: {why}")));
             }
             State::Outdated(why) => all.push((R::NotChanged, format!("{name}: {why}"))),
-            State::Starting | State::Updating(_) | State::Held(_) | State::Growing(_) | State::Waiting(_)
-                if part.trouble.is_some() =>
-            {
-                all.extend(part.trouble.clone().map(|why| (R::PodsFailing, format!("{name}: {why}"))));
+            State::Serving => {}
+            State::Starting | State::Updating(_) | State::Held(_) | State::Growing(_) | State::Waiting(_) => {
+                // One is away because of a change.
+                let is_lost = ready + usize::from(matches!(state, State::Updating(_))) < part.placed;
+                if part.trouble.is_none() && is_lost && !part.left.is_empty() {
+                    let left = part.left.join(", ");
+                    let verb = if part.left.len() == 1 { "needs" } else { "need" };
+                    let why = format!("{name} does not serve ({ready}/{desired}), and {left} {verb} it");
+                    all.push((R::ComponentsUnavailable, why));
+                }
+                let failing = part.trouble.as_ref().or(part.overdue.as_ref());
+                all.extend(failing.map(|why| (R::PodsFailing, format!("{name}: {why}"))));
             }
-            State::Starting | State::Growing(_) if ready < part.placed && !part.left.is_empty() => {
-                let left = part.left.join(", ");
-                let verb = if part.left.len() == 1 { "needs" } else { "need" };
-                let why = format!("{name} does not serve ({ready}/{desired}), and {left} {verb} it");
-                all.push((R::ComponentsUnavailable, why));
-            }
-            State::Serving
-            | State::Starting
-            | State::Updating(_)
-            | State::Held(_)
-            | State::Growing(_)
-            | State::Waiting(_) => {}
         }
     }
     all.extend(unplaced.into_iter().map(|(why, names)| (R::NoNodes, format!("{}: {why}", names.join(", ")))));

@@ -85,6 +85,9 @@ impl<'a> Lab<'a> {
     /// A corner of a cluster for the operator of a package, without one.
     pub async fn bare(cluster: &'a Cluster, package: &'static Package, name: &str, count: usize) -> Self {
         cluster.apply(&json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }).to_string());
+        // Kubernetes does this, too, a moment later, and refuses Pods until then.
+        let account = json!({ "name": "default", "namespace": name });
+        cluster.apply(&json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": account }).to_string());
         cluster.apply(&rbac(package, name, name));
         Self::of_package(cluster, package, name, count).await
     }

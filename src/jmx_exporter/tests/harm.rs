@@ -18,6 +18,24 @@ fn a_container_that_ended_with_a_helper_at_work_is_harm_until_an_edit() {
     assert_eq!(world.joins(), ["b"]);
 }
 
+#[test]
+fn the_harm_of_a_pod_that_is_deleted_still_counts_where_several_are_allowed() {
+    let mut world = World::new();
+    world.spec["rollout"] = json!({ "maxFailures": 2 });
+    world.see(pod("c", &[]));
+    for (name, wanted) in [("a", "Attaching"), ("b", "AttachHarmful")] {
+        world.see(restarted(name, (50, 101)));
+        assert_eq!(world.reason(), wanted, "{name}");
+        assert_eq!(world.reason(), wanted, "{name} is the same JVM at the second look");
+        let gone: PodContainers = serde_json::from_value(pod(name, &[])).unwrap();
+        world.fleet.pod(&Change::Deleted(gone), |_| {});
+        assert_eq!(world.reason(), wanted, "{name} is deleted");
+    }
+    world.generation = 2;
+    assert_eq!(world.reason(), "Attaching");
+    assert_eq!(world.memory.harms.len(), 0, "an edit begins to count again");
+}
+
 /// A Pod whose container was started again: the one before began and ended then. One of ours joined it, was killed at
 /// second 101, and could say nothing.
 fn restarted(name: &str, lived: (i64, i64)) -> Value {

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use chrono::{DateTime, TimeDelta};
 use kube::ResourceExt;
 
 use super::World;
@@ -90,5 +91,28 @@ fn each_lost_component_is_named_and_nothing_is_changed() {
         assert_eq!(stopped.map(|part| &part.name), None, "drift is put back without {lost}, too");
         world.serve(lost, true);
         assert_eq!(world.says("Ready").0, "AllServing", "{lost}");
+    }
+}
+
+#[test]
+fn a_server_that_is_not_ready_for_ten_minutes_is_named_also_where_no_component_needs_it() {
+    for lost in WITH_SERVERS {
+        let mut world = written(None);
+        world.serve(lost, false);
+        let early = world.says("Degraded");
+        let due = DateTime::UNIX_EPOCH + TimeDelta::minutes(10);
+        assert!(!early.1.contains("has not been Ready"), "{early:?}");
+        assert!(world.plan().next.is_some_and(|at| at <= due), "it is looked at again by then");
+        world.now = due;
+        let (reason, message) = world.says("Degraded");
+        let named = format!("{lost}: Pod {lost}-");
+        assert!(
+            message.contains(&named) && message.contains("has not been Ready since 1970-01-01T00:00:00Z"),
+            "{message}"
+        );
+        let is_needed = !needing(&world, lost, false).is_empty();
+        assert_eq!(reason, if is_needed { "ComponentsUnavailable" } else { "PodsFailing" }, "{message}");
+        let plan = world.plan();
+        assert_eq!((plan.surplus, plan.replacement), (Vec::new(), None), "{lost}: nothing follows of it");
     }
 }

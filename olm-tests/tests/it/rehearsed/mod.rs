@@ -46,17 +46,23 @@ fn phases(scenario: &Scenario, record: &Record) -> Vec<Phase> {
     all
 }
 
-/// The same nodes in the same batches.
-fn cut(nodes: &[String], batches: &[Vec<String>]) -> Vec<Vec<String>> {
-    let mut rest = nodes;
+/// The nodes in batches of the simulated sizes. Requests that were under way together may lie on either side of where
+/// a batch ends.
+fn cut(together: Vec<Vec<String>>, batches: &[Vec<String>]) -> Vec<Vec<String>> {
+    let batch_of = |node: &String| batches.iter().position(|batch| batch.contains(node));
+    let mut rest = Vec::new();
+    for mut nodes in together {
+        nodes.sort_by_key(batch_of);
+        rest.extend(nodes);
+    }
     let mut all = Vec::new();
     for batch in batches {
-        let (those, others) = rest.split_at(batch.len().min(rest.len()));
-        all.push(sorted(those));
+        let others = rest.split_off(batch.len().min(rest.len()));
+        all.push(sorted(&rest));
         rest = others;
     }
     if !rest.is_empty() {
-        all.push(rest.to_vec());
+        all.push(rest);
     }
     all
 }
@@ -85,7 +91,7 @@ async fn compared(name: &str) {
         }
         let replaced = real.comes_to(&phase.head, phase.batches.iter().flatten().count(), &story).await;
         let simulated: Vec<Vec<String>> = phase.batches.iter().map(|batch| sorted(batch)).collect();
-        assert_eq!(cut(&replaced, &phase.batches), simulated, "really and simulated; {story}");
+        assert_eq!(cut(replaced, &phase.batches), simulated, "really and simulated; {story}");
     }
     let simulated = agent.status.clone().unwrap_or_default();
     let nodes = |status: &oneagent_operator::api::oneagent::OneAgentStatus| {

@@ -188,8 +188,8 @@ impl Real {
     }
 
     /// Waits until the operator is where the simulated one was, having replaced so many agents; returns the nodes of
-    /// these, in order.
-    pub async fn comes_to(&mut self, wanted: &Head, steps: usize, story: &str) -> Vec<String> {
+    /// these, as `replaced` does.
+    pub async fn comes_to(&mut self, wanted: &Head, steps: usize, story: &str) -> Vec<Vec<String>> {
         let wanted = head(wanted.clone());
         let so_far = || async {
             self.lab.is_observed("agent").await;
@@ -209,7 +209,7 @@ impl Real {
             eventually(&what, SOON, || async {
                 let (is, replaced) = (so_far().await, self.replaced());
                 // More than that a comparison shows better.
-                if is == wanted && replaced.len() >= steps {
+                if is == wanted && replaced.iter().flatten().count() >= steps {
                     Ok(())
                 } else {
                     Err(format!("{is:?} {replaced:?} of {steps}"))
@@ -222,18 +222,28 @@ impl Real {
         self.lab.is_polled().await;
         comes().await;
         let replaced = self.replaced();
-        self.before += replaced.len();
+        self.before += replaced.iter().flatten().count();
         replaced
     }
 
-    /// The nodes of the agents that the operator has deleted in this phase, in order.
-    fn replaced(&self) -> Vec<String> {
+    /// The nodes of the agents that the operator has deleted in this phase, in order. Requests that were under way
+    /// together have none among them.
+    fn replaced(&self) -> Vec<Vec<String>> {
         let requests = self.lab.requests().into_iter();
-        let deleted = requests.filter(|one| one.resource == "pods" && one.verb == "delete" && one.code < 300);
+        let deletions = requests.filter(|one| one.resource == "pods" && one.verb == "delete" && one.code < 300);
+        let mut deletions: Vec<_> = deletions.skip(self.before).collect();
+        deletions.sort_by(|a, b| a.at.cmp(&b.at));
         let nodes = self.nodes.lock().unwrap();
-        let of: Vec<String> =
-            deleted.skip(self.before).map(|one| nodes.get(&one.name).unwrap_or(&one.name).clone()).collect();
-        self.short(&of)
+        let (mut all, mut answered): (Vec<Vec<String>>, _) = (Vec::new(), String::new());
+        for one in deletions {
+            if one.at > answered {
+                all.push(Vec::new());
+            }
+            answered = answered.max(one.answered);
+            let node = nodes.get(&one.name).unwrap_or(&one.name).clone();
+            all.last_mut().expect("one at least").extend(self.short(&[node]));
+        }
+        all
     }
 
     pub async fn status(&self) -> OneAgentStatus {
