@@ -45,7 +45,10 @@ use super::schedule::OnFailure;
 pub struct DaemonSetRolloutSpec {
     /// Name of a DaemonSet of this namespace. Its updateStrategy must be OnDelete. With RollingUpdate Kubernetes
     /// replaces its Pods itself, and this object only counts them.
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(
+        length(min = 1, max = 253),
+        regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
+    )]
     pub daemon_set: String,
     /// Serve the DaemonSet although an operator controls it. That operator must not replace its Pods itself. Default:
     /// false.

@@ -46,7 +46,7 @@ pub(super) async fn view(cx: &Cx, reached: &Reached, found: &[Object]) -> Result
     let (mut terminate, mut hangup) = (listen(SignalKind::terminate())?, listen(SignalKind::hangup())?);
     let mut interrupt = listen(SignalKind::interrupt())?;
     let mut terminal = ratatui::try_init().map_err(|error| format!("the terminal cannot be used: {error}"))?;
-    let mut watched = Watched::of(reached, first.kind, &first.namespace());
+    let mut watched = Watched::of(reached, first.kind, &first.namespace()).await;
     let (mut view, mut events) = (View { shown: 0, chosen: None, first: None }, EventStream::new());
     let mut asked: Option<Instant> = None;
     let ended = loop {
@@ -98,7 +98,7 @@ pub(super) async fn view(cx: &Cx, reached: &Reached, found: &[Object]) -> Result
         }
         if view.shown != before {
             let next = shown[view.shown];
-            (watched, asked) = (Watched::of(reached, next.kind, &next.namespace()), None);
+            (watched, asked) = (Watched::of(reached, next.kind, &next.namespace()).await, None);
         }
     };
     ratatui::restore();

@@ -2,7 +2,7 @@
 //!
 //! Reads only, with the caller's rights. Must not judge anything.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use kube::Resource;
 use kube::api::{Api, ListParams, ObjectMeta};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::reflector::{self, Store};
-use kube::runtime::watcher::{self, watcher};
+use kube::runtime::watcher::{self, Event, watcher};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
@@ -31,6 +31,8 @@ use crate::kernel::Reached;
 
 /// A watch that had no answer may have one again, and nothing to show: after so long it is found out.
 const ASKS_AGAIN: Duration = Duration::from_secs(5);
+/// An API server that does not answer within this is taken not to let us see all namespaces.
+const MAY_SEE: Duration = Duration::from_secs(2);
 /// No more than so many pictures a second are drawn.
 const BETWEEN: Duration = Duration::from_millis(200);
 /// A picture takes at most one twentieth of the time.
@@ -48,9 +50,13 @@ pub(super) fn rest(took: Duration) -> Duration {
 /// Why watches have no answer, by kind; the error ends them all.
 type Troubles = Arc<Mutex<BTreeMap<String, Result<String, String>>>>;
 
+/// Watches whose first list has not come, by kind.
+type Unlisted = Arc<Mutex<BTreeSet<String>>>;
+
 /// What watches have shown of the objects of one kind in one namespace.
 pub(super) struct Watched {
     kind: Managed,
+    namespace: String,
     agents: Store<OneAgent>,
     rollouts: Store<DaemonSetRollout>,
     nodes: Store<NodeFacts>,
@@ -59,25 +65,35 @@ pub(super) struct Watched {
     revisions: Store<ControllerRevision>,
     pub(super) changed: Arc<Notify>,
     troubles: Troubles,
+    unlisted: Unlisted,
     _tasks: JoinSet<()>,
 }
 
 impl Watched {
-    pub(super) fn of(reached: &Reached, kind: Managed, namespace: &str) -> Self {
+    /// Begins to watch. OneAgents of other namespaces may keep nodes, too: they are watched where the caller may.
+    pub(super) async fn of(reached: &Reached, kind: Managed, namespace: &str) -> Self {
         let mut watches = Watches {
             reached: reached.clone(),
             kind,
             changed: Arc::default(),
             troubles: Arc::default(),
+            unlisted: Arc::default(),
             tasks: JoinSet::new(),
         };
         let client = || reached.client.clone();
         let (is_agent, is_set) = (kind == Managed::Oneagent, kind == Managed::Daemonsetrollout);
         let config = || watcher::Config::default();
         let labelled = config().labels(label(kind));
+        let everywhere = Api::<OneAgent>::all(client());
+        let first = ListParams::default().limit(1);
+        let answer = async { is_agent && everywhere.list_metadata(&first).await.is_ok() };
+        // The keyboard is not read meanwhile.
+        let may_see_all = tokio::time::timeout(MAY_SEE, answer).await.unwrap_or_default();
+        let agents = if may_see_all { everywhere } else { Api::namespaced(client(), namespace) };
         Self {
             kind,
-            agents: watches.keep(is_agent, Api::namespaced(client(), namespace), config()),
+            namespace: namespace.to_owned(),
+            agents: watches.keep(is_agent, agents, config()),
             rollouts: watches.keep(is_set, Api::namespaced(client(), namespace), config()),
             nodes: watches.keep(true, Api::all(client()), config()),
             pods: watches.keep(true, Api::namespaced(client(), namespace), labelled.clone()),
@@ -85,6 +101,7 @@ impl Watched {
             revisions: watches.keep(is_set, Api::namespaced(client(), namespace), config()),
             changed: watches.changed,
             troubles: watches.troubles,
+            unlisted: watches.unlisted,
             _tasks: watches.tasks,
         }
     }
@@ -113,9 +130,14 @@ impl Watched {
         self.troubles.lock().values().next().cloned()
     }
 
-    /// The object of this name, as it is now.
+    /// The object of this name, as it is now; nothing before all lists have come, as nodes and Pods would be missing.
     pub(super) fn object(&self, fleet: &Fleet, name: &str) -> Option<Object> {
-        let is_it = |metadata: &ObjectMeta| metadata.name.as_deref() == Some(name);
+        if !self.unlisted.lock().is_empty() {
+            return None;
+        }
+        let is_it = |metadata: &ObjectMeta| {
+            metadata.name.as_deref() == Some(name) && metadata.namespace.as_deref() == Some(&*self.namespace)
+        };
         let whole = if self.kind == Managed::Oneagent {
             serde_json::to_value(fleet.agents.iter().find(|agent| is_it(&agent.metadata))?)
         } else {
@@ -130,6 +152,7 @@ struct Watches {
     kind: Managed,
     changed: Arc<Notify>,
     troubles: Troubles,
+    unlisted: Unlisted,
     tasks: JoinSet<()>,
 }
 
@@ -147,13 +170,21 @@ impl Watches {
         let (changed, troubles, reached, kind) =
             (self.changed.clone(), self.troubles.clone(), self.reached.clone(), self.kind);
         let plural = K::plural(&K::DynamicType::default()).into_owned();
+        let unlisted = self.unlisted.clone();
+        unlisted.lock().insert(plural.clone());
         self.tasks.spawn(async move {
             let mut events = Box::pin(watcher(api.clone(), config).default_backoff().reflect(writer));
             loop {
                 let is_troubled = troubles.lock().contains_key(&plural);
                 let why = tokio::select! {
                     event = events.next() => match event {
-                        Some(event) => event.err().map(|why| unanswered(&reached, kind, &plural, &why)),
+                        Some(Ok(event)) => {
+                            if matches!(event, Event::InitDone) {
+                                unlisted.lock().remove(&plural);
+                            }
+                            None
+                        }
+                        Some(Err(why)) => Some(unanswered(&reached, kind, &plural, &why)),
                         None => return,
                     },
                     () = tokio::time::sleep(ASKS_AGAIN), if is_troubled => {
