@@ -13,8 +13,9 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::Kubelet;
+use super::shared::{HOLDER, holder, shared};
 use super::spec::{Spec, joined, specs};
-use super::status::{done, init_containers, initializing, now};
+use super::status::{done, ended_for, init_containers, initializing, now};
 use crate::jvm::image;
 use crate::sandbox::{Container, Program, Sandbox};
 
@@ -130,7 +131,7 @@ impl Running {
         if let Some(code) = containers.get_mut(&spec.name).and_then(Container::ended) {
             let container = containers.remove(&spec.name).expect("a container");
             let mut ended = json!({
-                "exitCode": code, "reason": if code == 0 { "Completed" } else { "Error" },
+                "exitCode": code, "reason": ended_for(code, &container.tmp()),
                 "startedAt": status.started, "finishedAt": looked_at, "containerID": status.id,
             });
             let message = container.message(MESSAGE.min(MESSAGES / count.max(1)));
@@ -181,6 +182,9 @@ impl Kubelet {
         let Ok(sandbox) = sandbox.await else { return false };
         let running = Arc::new(Running::default());
         self.real.0.lock().expect("Pods").insert(pod.uid().unwrap_or_default(), running.clone());
+        if let Some(holder) = holder(pod, &sandbox).await {
+            running.containers.lock().expect("containers").insert(HOLDER.to_owned(), holder);
+        }
         let mut statuses: BTreeMap<String, Status> = BTreeMap::new();
         if !self.initialize_containers(pod, &sandbox, &running, &before).await {
             return true;
@@ -313,6 +317,7 @@ impl Kubelet {
             *value = expanded(value, &known);
         }
         environment.extend(image.environment.clone());
+        environment.extend(shared(pod));
         let own_words = spec.words.iter().map(|word| expanded(word, &known)).collect();
         let program = Program {
             words: if spec.has_command { own_words } else { [image.words, own_words].concat() },
@@ -326,7 +331,7 @@ impl Kubelet {
         if running.is_ending.load(Ordering::Relaxed) {
             return;
         }
-        let beside = spec.target.as_ref().and_then(|target| containers.get(target));
+        let beside = containers.get(spec.target.as_deref().unwrap_or(HOLDER));
         if spec.target.is_some() && beside.is_none() {
             return;
         }

@@ -2,6 +2,8 @@
 //!
 //! Must not know why it is so.
 
+use std::path::Path;
+
 use k8s_openapi::api::core::v1::{Container, Pod};
 use serde_json::{Value, json};
 
@@ -29,6 +31,16 @@ fn status(pod: &Pod, ready: bool, state: &Value, last: &Value, restarts: i32) ->
         "initContainerStatuses": done(init_containers(pod)),
         "containerStatuses": containers.iter().enumerate().map(of).collect::<Vec<_>>(),
     })
+}
+
+/// Why a container ended. There is no memory limit here: one that seems to be killed for it has put a file `oomkilled`
+/// into its `/tmp`.
+pub(super) fn ended_for(code: i32, tmp: &Path) -> &'static str {
+    match code {
+        0 => "Completed",
+        137 if tmp.join("oomkilled").exists() => "OOMKilled",
+        _ => "Error",
+    }
 }
 
 pub(super) fn init_containers(pod: &Pod) -> &[Container] {

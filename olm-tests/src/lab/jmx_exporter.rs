@@ -145,6 +145,36 @@ impl Lab<'_> {
         .await
     }
 
+    /// Waits until Ready of `exporter` has a reason, and the message of a condition these words; returns the status.
+    pub async fn exporter_says_that(&self, reason: &str, words: &str) -> PrometheusJmxExporterStatus {
+        eventually(&format!("{reason} says {words}"), SOON, || async {
+            let status = self.exporter_says(reason).await;
+            let said = status.conditions.iter().any(|condition| condition.message.contains(words));
+            if said { Ok(status) } else { Err(format!("{status:#?}")) }
+        })
+        .await
+    }
+
+    /// Waits until the operator has looked at `exporter` as it is now, and returns the status.
+    pub async fn exporter_is_seen(&self) -> PrometheusJmxExporterStatus {
+        eventually("it is looked at", LONG, || async {
+            let exporter = self.exporters().get("exporter").await.expect("an object");
+            let status = exporter.status.unwrap_or_default();
+            let is_seen = status.observed_generation == exporter.metadata.generation;
+            if is_seen { Ok(status) } else { Err(format!("{status:?}")) }
+        })
+        .await
+    }
+
+    /// Waits until `exporter` counts so many Pods.
+    pub async fn exporter_selects(&self, count: i32) {
+        eventually(&format!("{count} Pods are seen"), SOON, || async {
+            let jvms = self.exporter_status("exporter").await.jvms.unwrap_or_default();
+            if jvms.selected == count { Ok(()) } else { Err(format!("{jvms:?}")) }
+        })
+        .await;
+    }
+
     /// Waits until Ready of `exporter` has a reason and no JVM waits any more, and returns the status.
     pub async fn exporter_settles(&self, reason: &str) -> PrometheusJmxExporterStatus {
         eventually(&format!("Ready says {reason}, and no JVM waits"), LONG, || async {
@@ -183,6 +213,18 @@ impl Lab<'_> {
     pub async fn joined(&self, pod: &str) -> Vec<ContainerStatus> {
         let pod = self.pod(pod).await;
         pod.status.and_then(|status| status.ephemeral_container_statuses).unwrap_or_default()
+    }
+
+    /// How many containers joined a Pod, whether its kubelet started them or not.
+    pub async fn begun(&self, pod: &str) -> usize {
+        let spec = self.pod(pod).await.spec.unwrap_or_default();
+        spec.ephemeral_containers.map_or(0, |all| all.len())
+    }
+
+    /// Whether the JVM of a Pod's container was made to load the exporter: the lock says so.
+    pub async fn is_touched(&self, pod: &str, container: &str) -> bool {
+        let files = self.shell(&self.pod(pod).await, container, "ls -A /tmp").await.expect("a container that runs");
+        files.contains(".jmx-exporter-")
     }
 
     pub async fn pod(&self, name: &str) -> Pod {

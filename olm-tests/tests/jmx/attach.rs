@@ -1,11 +1,20 @@
 //! The helper beside real JVMs, of every version that is found: it has them export, or lets them be and says why.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use olm_tests::jvm::{Beside, runtime_of, runtimes};
 use olm_tests::process::free_port;
 
 const EXPORTING: &str = "Exporting";
+
+/// What the exporter needs beside `java.base`.
+const NEEDED: [&str; 5] = ["java.instrument", "java.desktop", "java.logging", "java.management", "jdk.httpserver"];
+
+/// A JDK that makes runtimes.
+fn linker() -> PathBuf {
+    let has_it = |(version, home): &(u32, PathBuf)| *version >= 17 && home.join("bin/jlink").is_file();
+    runtimes().into_iter().find(has_it).expect("a JDK 17 or newer with jlink").1
+}
 
 fn beside(home: &Path) -> Beside<'_> {
     Beside { home, options: "", arguments: "", port: free_port(), within: "60s" }
@@ -72,17 +81,44 @@ fn what_could_end_a_jvm_is_not_done_and_is_said() {
 
 #[test]
 fn a_runtime_without_a_module_loads_nothing() {
-    let all = runtimes();
-    let home = all.iter().find(|(version, home)| **version >= 17 && home.join("bin/jlink").is_file()).unwrap().1;
+    let home = linker();
     for (modules, wanted) in [
         ("java.base,java.instrument,java.logging,java.management,jdk.httpserver", "ModuleMissing"),
         ("java.base,java.instrument,java.desktop,java.logging,java.management,jdk.httpserver", EXPORTING),
     ] {
-        let (_folder, runtime) = runtime_of(home, modules);
+        let (_folder, runtime) = runtime_of(&home, modules);
         let said = beside(&runtime).run("attach 'rules: []'\nalive");
         let reasons: Vec<&str> = said.iter().map(|line| reason(line)).collect();
         assert_eq!(reasons, [wanted, "alive"], "{modules}: {said:#?}");
     }
+}
+
+/// A runtime says what it has in its file `release`; without one, the names in `lib/modules` say it.
+#[test]
+fn each_module_that_is_missing_is_named_before_any_load() {
+    let home = linker();
+    let lacks = |line: &str, modules: &[&str]| line.contains(&format!("lacks module {};", modules.join(", ")));
+    let untouched = "alive\nls -A /tmp | grep -c 'attach_pid\\|jmx-exp'\n";
+    let (_folder, bare) = runtime_of(&home, "java.base");
+    let release = bare.join("release").display().to_string();
+    let said = beside(&bare).run(&format!("attach 'rules: []'\nrm '{release}'\nattach 'rules: []'\n{untouched}"));
+    assert!(said.len() == 4 && lacks(&said[0], &NEEDED) && lacks(&said[1], &NEEDED), "{said:#?}");
+    assert_eq!(said[2..], ["alive", "0"], "{said:#?}");
+    // One JVM is asked five times, each time with another file.
+    let (_folder, whole) = runtime_of(&home, &format!("java.base,{}", NEEDED.join(",")));
+    let release = whole.join("release").display().to_string();
+    let mut script = String::new();
+    for lacking in NEEDED {
+        let others: Vec<&str> = NEEDED.into_iter().filter(|module| *module != lacking).collect();
+        script += &format!("echo 'MODULES=\"java.base {}\"' >'{release}'\nattach 'rules: []'\n", others.join(" "));
+    }
+    let said = beside(&whole).run(&format!("{script}{untouched}rm '{release}'\nattach 'rules: []'\nalive"));
+    assert_eq!(said.len(), 9, "{said:#?}");
+    for (line, lacking) in said.iter().zip(NEEDED) {
+        assert!(reason(line) == "ModuleMissing" && lacks(line, &[lacking]), "{lacking}: {line}");
+    }
+    assert_eq!(said[5..7], ["alive", "0"], "{said:#?}");
+    assert_eq!((reason(&said[7]), &*said[8]), (EXPORTING, "alive"), "{said:#?}");
 }
 
 /// Whenever it is killed, and however many there are.

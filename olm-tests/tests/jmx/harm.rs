@@ -26,11 +26,7 @@ fn a_jvm_that_ends_of_the_load_stops_all_until_the_object_is_edited() {
         let mut lab = lab;
         lab.operators.clear();
         lab.start_exporter_operator().await;
-        eventually("the others are seen", SOON, || async {
-            let jvms = lab.exporter_status("exporter").await.jvms.unwrap_or_default();
-            if jvms.selected == 3 { Ok(()) } else { Err(format!("{jvms:?}")) }
-        })
-        .await;
+        lab.exporter_selects(3).await;
         lab.exporter_says("AttachHarmful").await;
         assert!(lab.joined("b").await.is_empty() && lab.joined("c").await.is_empty());
         let status = lab.pod("halts").await.status;

@@ -7,12 +7,6 @@ use olm_tests::lab::{LONG, Lab};
 use olm_tests::{eventually, run};
 use serde_json::{Value, json};
 
-/// How many containers joined a Pod, whether its kubelet started them or not.
-async fn begun(lab: &Lab<'_>, pod: &str) -> usize {
-    let spec = lab.pod(pod).await.spec.unwrap_or_default();
-    spec.ephemeral_containers.map_or(0, |all| all.len())
-}
-
 /// A Pod is deleted while its JVM loads, and another of its name comes; another client has joined one before.
 #[test]
 fn a_pod_deleted_in_the_middle_is_replaced_and_foreign_containers_do_not_matter() {
@@ -39,7 +33,7 @@ fn a_pod_deleted_in_the_middle_is_replaced_and_foreign_containers_do_not_matter(
         ]);
         lab.exporter(&json!({ "rollout": { "canary": { "soak": "1s" } } }));
         eventually("a container joins it", LONG, || async {
-            if begun(&lab, "first").await > 0 { Ok(()) } else { Err("not yet".to_owned()) }
+            if lab.begun("first").await > 0 { Ok(()) } else { Err("not yet".to_owned()) }
         })
         .await;
         lab.cluster.kubectl(&["-n", &lab.name, "delete", "pod", "first", "--grace-period=0", "--force"]);
@@ -109,7 +103,7 @@ fn while_a_kubelet_is_silent_its_pods_keep_what_they_have_and_no_other_is_begun(
         lab.behave(|behaviour| behaviour.is_silent = true);
         lab.exporter(&rollout(false));
         eventually("one is begun", LONG, || async {
-            let begun = begun(&lab, "new").await + begun(&lab, "newer").await;
+            let begun = lab.begun("new").await + lab.begun("newer").await;
             if begun > 0 { Ok(()) } else { Err("none".to_owned()) }
         })
         .await;
@@ -123,16 +117,10 @@ fn while_a_kubelet_is_silent_its_pods_keep_what_they_have_and_no_other_is_begun(
         lab.operators.clear();
         lab.start_exporter_operator().await;
         lab.edit_exporter(json!({ "rollout": { "retry": "looked at" } })).await;
-        let status = eventually("it is looked at", LONG, || async {
-            let exporter = lab.exporters().get("exporter").await.expect("an object");
-            let status = exporter.status.unwrap_or_default();
-            let is_seen = status.observed_generation == exporter.metadata.generation;
-            if is_seen { Ok(status) } else { Err(format!("{status:?}")) }
-        })
-        .await;
+        let status = lab.exporter_is_seen().await;
         assert_eq!(status.metrics_endpoints.iter().map(|one| &*one.pod).collect::<Vec<_>>(), ["known"]);
         assert_eq!(lab.annotations("known").await["jmx-prometheus-exporter"], "verified");
-        let begun = begun(&lab, "new").await + begun(&lab, "newer").await;
+        let begun = lab.begun("new").await + lab.begun("newer").await;
         assert_eq!(begun, 1, "what is under way takes its place");
         lab.configuration("lowercaseOutputName: true");
         lab.behave(|behaviour| behaviour.is_silent = false);
