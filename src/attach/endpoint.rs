@@ -14,8 +14,8 @@ use super::{ANSWERS_WITHIN, PAUSE, Reason, Refusal};
 const TAKEN: &str = "jmx_config_reload_success_total";
 const REFUSED: &str = "jmx_config_reload_failure_total";
 
-/// An answer that takes too long is waited for so many times.
-const SLOW: u32 = 6;
+/// Answers that take too long are waited for as long as so many would take, all together: a helper must end.
+const SLOW: u32 = 9;
 
 /// How often the exporter took and refused a configuration so far.
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +30,8 @@ pub(super) struct Endpoint {
     port: u16,
     /// An answer takes at most so long.
     within: Duration,
+    /// Until then one that takes longer is waited for again.
+    patient_until: Instant,
     client: Result<reqwest::Client, String>,
 }
 
@@ -41,20 +43,21 @@ impl Endpoint {
     pub(super) fn that_answers(port: u16, within: Duration) -> Self {
         // Without TLS, no certificate needs to be read.
         let client = reqwest::Client::builder().no_proxy().tls_certs_only([]).timeout(within).build();
-        Self { port, within, client: client.map_err(|error| error.to_string()) }
+        let patient_until = Instant::now() + within * SLOW;
+        Self { port, within, patient_until, client: client.map_err(|error| error.to_string()) }
     }
 
     /// What the JVM's own endpoint answers, for which it waits; why not, when it does not in time. A JVM that is short
     /// of processor time may be slow at first, and another helper would cost its Pod one more container.
     pub(super) async fn answers(&self, proc: &Proc, jvm: &Jvm) -> Result<String, String> {
-        let began = Instant::now();
+        let end = Instant::now() + self.within;
         loop {
             let Silent { why, is_slow } = match self.scrape(proc, jvm).await {
                 Ok(metrics) => return Ok(metrics),
                 Err(silent) => silent,
             };
-            let patience = if is_slow { self.within * SLOW } else { self.within };
-            if began.elapsed() >= patience || !jvm.is_there(proc) {
+            let end = if is_slow { end.max(self.patient_until) } else { end };
+            if Instant::now() >= end || !jvm.is_there(proc) {
                 return Err(why);
             }
             sleep(PAUSE).await;

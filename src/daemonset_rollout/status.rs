@@ -18,7 +18,7 @@ use crate::api::daemonset_rollout::{DaemonSetRollout, DaemonSetRolloutStatus, Da
 use crate::api::rollout::{FailureStatus, RolloutStatus};
 use crate::fleet::closed::UNTOLERATED;
 use crate::fleet::counts::{counts, to_the_minute};
-use crate::fleet::finding::{awaited, pairs};
+use crate::fleet::finding::{awaited, first_of, pairs};
 use crate::fleet::milestones::{Change, Naming};
 use crate::fleet::refusal;
 use crate::k8s::source::{owner, source};
@@ -44,7 +44,7 @@ impl StatusFacts<'_> {
     /// What a human must fix, most important first.
     fn problems(&self) -> Vec<Problem> {
         let Self { seen, plan, complaint, .. } = self;
-        let undeletable = seen.undeletable.first().map(|why| {
+        let undeletable = first_of(&seen.undeletable).map(|why| {
             let message = format!(
                 "{why}; other Pods have their turn, and it is tried again within minutes: grant the operator delete on \
                 Pods there, or fix the policy or webhook"

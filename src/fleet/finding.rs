@@ -180,6 +180,14 @@ pub fn pairs<C: PartialEq + Display>(nodes: &[(String, C)]) -> String {
     causes.map(|(why, nodes)| format!("{} ({why})", nodes.join(", "))).collect::<Vec<_>>().join(", ")
 }
 
+/// The first of several that was said, and how many more there are.
+#[must_use]
+pub fn first_of(said: &[String]) -> Option<String> {
+    let (first, others) = said.split_first()?;
+    let more = if others.is_empty() { String::new() } else { format!(" (and {} more)", others.len()) };
+    Some(format!("{first}{more}"))
+}
+
 /// Whether a text about nodes names a cause that was said before.
 #[must_use]
 pub fn repeats(text: &str, before: &str) -> bool {

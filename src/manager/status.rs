@@ -216,7 +216,7 @@ fn trouble(facts: &StatusFacts<'_>, parts: &[(&Part, State)]) -> Option<(R, Stri
             State::Outdated(why) => all.push((R::NotChanged, format!("{name}: {why}"))),
             State::Serving => {}
             State::Starting | State::Updating(_) | State::Held(_) | State::Growing(_) | State::Waiting(_) => {
-                // One is away because of a change.
+                // One is missing because of a change.
                 let is_lost = ready + usize::from(matches!(state, State::Updating(_))) < part.placed;
                 if part.trouble.is_none() && is_lost && !part.left.is_empty() {
                     let left = part.left.join(", ");

@@ -20,14 +20,16 @@ use crate::jvm::image;
 use crate::sandbox::{Container, Program, Sandbox};
 
 /// How often processes and the Pod's spec are looked at.
-const LOOK: Duration = Duration::from_millis(50);
+const LOOK: Duration = Duration::from_millis(100);
 /// What the end of a container ends takes no longer.
 const TOGETHER: Duration = Duration::from_secs(5);
 /// What ended is started again after so long, and twice as long each time.
 const BACK_OFF: Duration = Duration::from_millis(500);
 /// Readiness probes run again after so long, whatever their period: tests wait for them.
 const PROBE: Duration = Duration::from_secs(1);
-/// And no longer than so.
+/// Those that take long rest for longer, and at most for what is Kubernetes' default.
+const REST: Duration = Duration::from_secs(10);
+/// And they take no longer than so.
 const PROBE_SECONDS: u32 = 15;
 /// A container that was ready is so until its probe has failed so often in a row, as with the real kubelet.
 const FAILURES: u32 = 3;
@@ -83,22 +85,21 @@ impl Running {
             if status.asked_again.is_some_and(|due| due > tokio::time::Instant::now()) {
                 continue;
             }
-            let command = self
-                .containers
-                .lock()
-                .expect("containers")
-                .get(&spec.name)
-                .and_then(|one| one.command(&probe.words(address), PROBE_SECONDS));
+            let asks = |one: &Container| one.command(&probe.words(address), PROBE_SECONDS);
+            let command = self.containers.lock().expect("containers").get(&spec.name).and_then(asks);
             let Some(mut command) = command else {
                 status.is_answering = false;
                 continue;
             };
+            let began = tokio::time::Instant::now();
             let answer = tokio::task::spawn_blocking(move || command.output()).await;
             let succeeds = answer.is_ok_and(|output| output.is_ok_and(|output| output.status.success()));
             status.failures = if succeeds { 0 } else { status.failures + 1 };
             status.is_answering = succeeds || (status.is_answering && status.failures < FAILURES);
-            // From the answer on: a probe that takes long must not have a core to itself.
-            status.asked_again = Some(tokio::time::Instant::now() + PROBE);
+            // A probe that starts a JVM of its own must not have a core to itself, least of all where all is well.
+            let share = if status.is_answering { 4 } else { 1 };
+            let rest = (began.elapsed() * share).clamp(PROBE, REST);
+            status.asked_again = Some(tokio::time::Instant::now() + rest);
         }
     }
 

@@ -107,11 +107,11 @@ fn each_module_that_is_missing_is_named_before_any_load() {
     // One JVM is asked five times, each time with another file.
     let (_folder, whole) = runtime_of(&home, &format!("java.base,{}", NEEDED.join(",")));
     let release = whole.join("release").display().to_string();
-    let mut script = String::new();
-    for lacking in NEEDED {
+    let asked = NEEDED.map(|lacking| {
         let others: Vec<&str> = NEEDED.into_iter().filter(|module| *module != lacking).collect();
-        script += &format!("echo 'MODULES=\"java.base {}\"' >'{release}'\nattach 'rules: []'\n", others.join(" "));
-    }
+        format!("echo 'MODULES=\"java.base {}\"' >'{release}'\nattach 'rules: []'\n", others.join(" "))
+    });
+    let script = asked.concat();
     let said = beside(&whole).run(&format!("{script}{untouched}rm '{release}'\nattach 'rules: []'\nalive"));
     assert_eq!(said.len(), 9, "{said:#?}");
     for (line, lacking) in said.iter().zip(NEEDED) {

@@ -179,7 +179,7 @@ fn a_jvm_that_stalls_in_a_rewrite_takes_it_when_it_goes_on() {
         })
         .await;
         lab.shell(&pod, "app", "touch /tmp/continue").await.expect("a file");
-        // Nobody edits anything.
+        // No one edits anything.
         lab.exporting(&["first"]).await;
         assert!(lab.metrics("first", PORT).await.expect("an answer").contains("\nagain "));
         assert!(lab.has_loaded_once("first").await && lab.restarts("first").await == 0);

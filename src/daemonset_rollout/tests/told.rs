@@ -44,6 +44,9 @@ fn a_deletion_that_is_refused_is_quoted_after_a_failure() {
     let (reason, message) = condition(&all, &settled(&all, &memory, 200), 200, "Degraded");
     assert_eq!(reason, "DeletionRefused");
     assert!(message.starts_with("the API server refuses to delete Pod p0: it is protected; other Pods"), "{message}");
+    all.undeletable.push("the API server refuses to delete Pod p1: it is protected".to_owned());
+    let (_, message) = condition(&all, &settled(&all, &memory, 200), 200, "Degraded");
+    assert!(message.starts_with("the API server refuses to delete Pod p0: it is protected (and 1 more);"), "{message}");
     all.resolved.reject = Some("h2".to_owned());
     let (reason, message) = condition(&all, &settled(&all, &memory, 200), 200, "Degraded");
     assert_eq!(reason, "RolloutFailed");

@@ -20,7 +20,7 @@ use super::versions::downloads;
 use crate::api::name::Version;
 use crate::api::oneagent::condition::Reason;
 use crate::dynatrace::Snapshot;
-use crate::fleet::finding::{by_cause, no_canary};
+use crate::fleet::finding::{by_cause, first_of, no_canary};
 use crate::fleet::kept_out::outside;
 use crate::fleet::refusal;
 use crate::rollout::{self, Failure, Hold, Source};
@@ -167,12 +167,11 @@ pub(super) fn refused(resolved: &Resolved, seen: &Observed) -> Option<refusal::R
 
 /// Agents that the API server does not let go.
 fn undeletable(seen: &Observed) -> Option<Problem> {
-    let (first, others) = seen.undeletable.said.split_first()?;
-    let more = if others.is_empty() { String::new() } else { format!(" (and {} more)", others.len()) };
+    let said = first_of(&seen.undeletable.said)?;
     Some((
         Reason::WriteRefused,
         format!(
-            "{first}{more}; the other agents are replaced meanwhile; correct the policy or webhook that refuses it: \
+            "{said}; the other agents are replaced meanwhile; correct the policy or webhook that refuses it: \
             the operator tries again within two minutes"
         ),
     ))
