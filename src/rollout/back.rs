@@ -9,13 +9,12 @@ use chrono::{DateTime, Utc};
 
 use super::cause::Bucket;
 use super::cell::Cell;
-use super::failure::{is_about, patience};
+use super::failure::is_about;
 use super::memory::{Back, BackPhase, Failure, Memory};
 use super::pace::Bounds;
 use super::place::{Pod, Revision, Trouble};
 use super::reading::Reading;
 use super::report::WaitingOn;
-use super::rule::{Rule, holds};
 use super::zones::{age, next_ones};
 use super::{Desired, LOOK_AGAIN, Source, Step};
 
@@ -26,6 +25,13 @@ pub(super) struct Rollback<R> {
     /// Whether an agent that does not run could have been downloaded is unknown.
     is_unproven: bool,
 }
+
+/// How far a way is, and the place that is tried.
+pub(super) type Tried<'s, 'a, R> = (BackPhase, Option<&'s Cell<'a, R>>);
+
+/// A rule that says so; it is handed how many failing places stop the way.
+pub(super) type HowFar<R> =
+    for<'s, 'a> fn(&Rollback<R>, &'s Reading<'_, 'a, R>, &Memory<R>, usize) -> Option<Tried<'s, 'a, R>>;
 
 /// What is done now on a way back.
 pub(super) struct RollbackPlan<R> {
@@ -83,56 +89,18 @@ impl<R: Revision> Rollback<R> {
         went.find(|cell| cell.name() == name.as_str())
     }
 
-    /// How far it is, by what became of the place that was tried, and which that is. Those that follow are judged, too.
-    fn phase<'s, 'a>(
-        &self,
-        reading: &'s Reading<'_, 'a, R>,
-        memory: &Memory<R>,
-        limit: usize,
-    ) -> (BackPhase, Option<&'s Cell<'a, R>>) {
+    /// Whether an agent that went back crashes, and that counts.
+    fn crashes(&self, reading: &Reading<'_, '_, R>, memory: &Memory<R>, cell: &Cell<'_, R>) -> bool {
         let Reading { policy, now, .. } = *reading;
-        let crashes = |cell: &&Cell<'_, R>| {
-            let crashes = |pod: &Arc<Pod<R>>| {
-                let stays = pod.ready_since.is_some_and(|since| since + policy.wait_ready <= now);
-                matches!(pod.trouble, Some(Trouble::Crash(_))) && !stays
-            };
-            let went = cell.pod().filter(|pod| pod.revision.as_ref() == Some(&self.to) && crashes(pod));
-            went.is_some_and(|pod| memory.touched.since.is_some_and(|since| pod.created > since))
-                && cell.touched
-                && !is_excused(cell, memory)
-                && !self.is_unproven
+        let crashes = |pod: &Arc<Pod<R>>| {
+            let stays = pod.ready_since.is_some_and(|since| since + policy.wait_ready <= now);
+            matches!(pod.trouble, Some(Trouble::Crash(_))) && !stays
         };
-        if !holds(Rule::Trial) {
-            return (BackPhase::Going, None);
-        }
-        if memory.back.as_ref().is_some_and(|back| self.is_this(back) && back.phase == BackPhase::Going) {
-            let first = reading.cells.iter().find(crashes);
-            let is_over = reading.cells.iter().filter(crashes).count() >= limit;
-            return first.filter(|_| is_over).map_or((BackPhase::Going, None), |cell| (BackPhase::Refused, Some(cell)));
-        }
-        let known = memory.back.as_ref().map_or(BackPhase::Trial, |back| back.phase);
-        let tried = self.tried(reading, memory);
-        let phase = match tried {
-            Some(cell) if self.is_bad(cell) || cell.pod().is_none() => known,
-            Some(cell) if cell.is_available() && !crashes(&cell) => BackPhase::Going,
-            Some(cell) if crashes(&cell) => BackPhase::Refused,
-            Some(cell) if matches!(cell.bucket(), Some(Bucket::Crash | Bucket::Overdue)) && !self.is_unproven => {
-                if is_excused(cell, memory) {
-                    // It says nothing: another one is tried.
-                    return (BackPhase::Trial, None);
-                }
-                BackPhase::Refused
-            }
-            // Its node, its image or its room is the cause: another one is tried once it had its time.
-            Some(cell) if known != BackPhase::Refused && is_hindered(cell) => {
-                let is_over = cell.touched_at.is_none_or(|at| at + policy.wait_ready <= now);
-                return (BackPhase::Trial, tried.filter(|_| !is_over));
-            }
-            Some(_) => known,
-            // It is gone, or never went: another one is tried.
-            None => BackPhase::Trial,
-        };
-        (phase, tried)
+        let went = cell.pod().filter(|pod| pod.revision.as_ref() == Some(&self.to) && crashes(pod));
+        went.is_some_and(|pod| memory.touched.since.is_some_and(|since| pod.created > since))
+            && cell.touched
+            && !is_excused(cell, memory)
+            && !self.is_unproven
     }
 
     /// What is done now.
@@ -143,9 +111,11 @@ impl<R: Revision> Rollback<R> {
         memory: &Memory<R>,
     ) -> RollbackPlan<R> {
         let Reading { policy, now, .. } = *reading;
-        let (phase, tried) = self.phase(reading, memory, policy.max_failures.unwrap_or(bounds.budget));
+        let limit = policy.max_failures.unwrap_or(bounds.budget);
+        let said = reading.rules.way_back.iter().find_map(|(_, rule)| rule(self, reading, memory, limit));
+        let (phase, tried) = said.unwrap_or((BackPhase::Going, None));
         let before = self.tried(reading, memory);
-        let patience = patience(reading, &self.failure);
+        let patience = reading.rules.patience.iter().find_map(|(_, rule)| rule(reading, &self.failure));
         let (mut broken, mut healthy) = self.open(reading);
         // Those that say something first.
         broken.sort_by_key(|cell| is_excused(cell, memory));
@@ -202,11 +172,49 @@ impl<R: Revision> Rollback<R> {
         let is_closed = reading.policy.calendar.closed(reading.now).is_some();
         let only_broken = is_closed || reading.mass_outage.is_some() || self.is_unproven;
         let open = || reading.cells.iter().filter(|cell| self.is_open(cell));
-        let mut broken: Vec<&Cell<'_, R>> =
-            open().filter(|cell| cell.bucket().is_some_and(Bucket::is_broken)).collect();
+        let mut broken: Vec<&Cell<'_, R>> = open().filter(|cell| cell.is_broken).collect();
         broken.sort_unstable_by(|a, b| age(a).cmp(&age(b)));
         (broken, open().filter(|cell| cell.is_available() && !only_broken).collect())
     }
+}
+
+/// One place is tried first: how far the way is follows from what became of that one. The others are judged, too.
+pub(super) fn one_is_first<'s, 'a, R: Revision>(
+    way: &Rollback<R>,
+    reading: &'s Reading<'_, 'a, R>,
+    memory: &Memory<R>,
+    limit: usize,
+) -> Option<Tried<'s, 'a, R>> {
+    let Reading { policy, now, .. } = *reading;
+    if memory.back.as_ref().is_some_and(|back| way.is_this(back) && back.phase == BackPhase::Going) {
+        let crashes = |cell: &&Cell<'_, R>| way.crashes(reading, memory, cell);
+        let first = reading.cells.iter().find(crashes);
+        let is_over = reading.cells.iter().filter(crashes).count() >= limit;
+        return first.filter(|_| is_over).map(|cell| (BackPhase::Refused, Some(cell)));
+    }
+    let known = memory.back.as_ref().map_or(BackPhase::Trial, |back| back.phase);
+    let tried = way.tried(reading, memory);
+    let phase = match tried {
+        Some(cell) if way.is_bad(cell) || cell.pod().is_none() => known,
+        Some(cell) if way.crashes(reading, memory, cell) => BackPhase::Refused,
+        Some(cell) if cell.is_available() => BackPhase::Going,
+        Some(cell) if matches!(cell.bucket(), Some(Bucket::Crash | Bucket::Overdue)) && !way.is_unproven => {
+            if is_excused(cell, memory) {
+                // It says nothing: another one is tried.
+                return Some((BackPhase::Trial, None));
+            }
+            BackPhase::Refused
+        }
+        // Its node, its image or its room is the cause: another one is tried once it had its time.
+        Some(cell) if known != BackPhase::Refused && is_hindered(cell) => {
+            let is_over = cell.touched_at.is_none_or(|at| at + policy.wait_ready <= now);
+            return Some((BackPhase::Trial, tried.filter(|_| !is_over)));
+        }
+        Some(_) => known,
+        // It is gone, or never went: another one is tried.
+        None => BackPhase::Trial,
+    };
+    Some((phase, tried))
 }
 
 /// Whether a place had no agent that ran well before, so that what one does there now says nothing.

@@ -6,13 +6,11 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::cause::{Bucket, Cause, Start};
-use super::cell::{Cell, Judge};
-use super::outage;
+use super::cell::{Cell, Heard, Judge};
 use super::place::{Occupant, Place, Pod, Revision, Selection, Standing, Trouble};
 use super::reading::Reading;
-use super::rule::{Rule, holds};
 use super::verdict::went_since;
-use super::{Desired, Inventory, Policy};
+use super::{Desired, Inventory, Policy, Rules};
 
 /// A Pod whose deletion takes longer than its grace period by so much is said to be stuck.
 const STUCK: TimeDelta = TimeDelta::seconds(60);
@@ -21,19 +19,20 @@ const MOMENT: TimeDelta = TimeDelta::seconds(3);
 
 /// Reads the fleet.
 pub(super) fn read<'r, 'a, R: Revision>(
+    rules: &'r Rules<R>,
     policy: &'r Policy,
     desired: Option<&'r Desired<R>>,
     inventory: &'r Inventory<'a, R>,
     now: DateTime<Utc>,
 ) -> Reading<'r, 'a, R> {
-    let mut reading = Reading::new(policy, inventory, now);
+    let mut reading = Reading::new(rules, policy, inventory, now);
     let is_selected = |place: &&Place<'_, R>| place.selection == Selection::Selected;
     let is_outdated =
         |place: &Place<'_, R>| place.occupant.is_some_and(|occupant| occupant.standing == Standing::Outdated);
     let advanced = inventory.template.is_some() && inventory.template == desired.map(|d| &d.revision);
     let some_outdated = || inventory.places.iter().filter(is_selected).any(is_outdated);
     let rolling = inventory.memory.began().is_some() || (advanced && some_outdated());
-    let judge = Judge { policy, desired, inventory, rolling, now };
+    let judge = Judge { rules, policy, desired, inventory, rolling, now };
     for place in inventory.places {
         match &place.selection {
             Selection::Selected => reading.cells.push(judge.cell(place)),
@@ -41,14 +40,15 @@ pub(super) fn read<'r, 'a, R: Revision>(
                 // A Pod that we made and that never ran shows it; where there is none, only the ledger knows.
                 let never_ran = |pod: &Pod<R>| pod.ready_since.is_none() && !pod.was_available(policy);
                 let is_new = place.occupant.is_some_and(|occupant| never_ran(occupant.pod));
-                let made = is_new && judge.touched_at(place).is_some() && !judge.was_broken(place);
+                let is_touched = || judge.heard(place).is_some_and(|(why, _)| why == Heard::Touched);
+                let made = is_new && is_touched() && !judge.was_broken(place);
                 reading.close(place, closed, made);
             }
             Selection::NotSelected => {}
         }
     }
-    outage::excuse(&mut reading.cells, policy, now);
-    reading.mass_outage = reading.find_mass_outage();
+    rules.excused.iter().for_each(|(_, rule)| rule(&mut reading.cells, policy, now));
+    reading.mass_outage = rules.mass_outage.iter().find_map(|(_, rule)| rule(&reading));
     reading
 }
 
@@ -59,8 +59,11 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             cause: None,
             touched: false,
             touched_at: None,
+            heard_at: None,
             has_joined: false,
             freed: self.inventory.freed.contains(place.name),
+            is_open: false,
+            is_broken: false,
             is_in_flight: false,
             is_external: false,
             counts_as_failure: false,
@@ -71,10 +74,11 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             until: None,
             deadline: None,
         };
-        let touched_at = self.touched_at(place);
+        let heard = self.heard(place);
+        let touched_at = heard.filter(|(why, _)| *why == Heard::Touched).map(|(_, at)| at);
         (cell.touched, cell.touched_at) = (touched_at.is_some(), touched_at);
-        let joined_at = self.joined_at(place).filter(|_| touched_at.is_none());
-        cell.has_joined = joined_at.is_some();
+        cell.heard_at = heard.map(|(_, at)| at);
+        cell.has_joined = heard.is_some() && !cell.touched;
         cell.unplanned |= cell.has_joined;
         cell.cause = self.cause(place, touched_at, &mut cell.until);
         cell.deadline = cell.until;
@@ -83,31 +87,19 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
         let pod = place.occupant.map(|occupant| occupant.pod).filter(|pod| touched_at == Some(pod.created));
         let has_run = pod.and_then(|pod| runs_at(pod)).filter(|at| *at > self.now);
         cell.until = cell.until.into_iter().chain(has_run).min();
-        let Some(bucket) = cell.bucket() else {
-            self.crashed(&mut cell);
-            return cell;
-        };
-        cell.is_external = self.is_external(bucket);
-        // Where no agent was available before, none is missing because of us.
-        let was_broken = self.was_broken(place);
-        cell.is_in_flight = cell.touched && !was_broken && bucket != Bucket::NodeBusy && holds(Rule::Budget);
-        self.blinks(&mut cell);
-        if let Some(heard_at) = touched_at.or(joined_at).filter(|_| !was_broken) {
-            self.verdict(&mut cell, bucket, heard_at);
+        cell.is_open = self.rules.open.iter().all(|(_, rule)| rule(&cell));
+        if let Some(bucket) = cell.bucket() {
+            cell.is_external = self.is_external(bucket);
+            cell.is_broken = self.rules.broken.iter().all(|(_, rule)| rule(bucket));
+            cell.is_in_flight = self.rules.counts.iter().any(|(_, rule)| rule(self, &cell, bucket));
         }
-        self.crashed(&mut cell);
+        self.rules.judged.iter().for_each(|(_, rule)| rule(self, &mut cell));
         cell
     }
 
-    /// An agent that has not been Ready for a moment only is said to run: a single probe that fails is no news. One
-    /// whose Pod is another one is news.
-    fn blinks(&self, cell: &mut Cell<'a, R>) {
-        let unready = cell.pod().and_then(|pod| pod.unready_since);
-        let has_ceased = cell.has_lost() && cell.cause.as_ref().is_some_and(Cause::has_ceased);
-        let since = cell.place.loss.map(|loss| loss.since).or(unready).filter(|_| has_ceased);
-        let Some(until) = since.map(|since| since + MOMENT).filter(|until| *until > self.now) else { return };
-        cell.blinks = true;
-        cell.until = cell.until.into_iter().chain([until]).min();
+    /// Why a place is heard, and since when.
+    fn heard(&self, place: &Place<'_, R>) -> Option<(Heard, DateTime<Utc>)> {
+        self.rules.heard.iter().find_map(|(_, rule)| rule(self, place))
     }
 
     fn is_unplanned(&self, place: &Place<'_, R>) -> bool {
@@ -159,15 +151,6 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
         let began = self.inventory.memory.began();
         // The API's times are whole seconds, so within the same second too.
         self.inventory.memory.touched.joined_after.or(began).is_none_or(|last| place.joined <= last)
-    }
-
-    /// Since when a place that joined meanwhile has the desired revision, where its template is not ours: whether it
-    /// should was not asked.
-    fn joined_at(&self, place: &Place<'_, R>) -> Option<DateTime<Utc>> {
-        let is_foreign = !self.inventory.writes_template && self.inventory.workloads.is_empty();
-        let is_heard = is_foreign && self.rolling && !self.was_there(place) && holds(Rule::Joined);
-        let pod = place.occupant.filter(|_| is_heard)?.pod;
-        self.is_from_desired(pod).then_some(pod.created)
     }
 
     /// Why a place has no available agent; `None`: it has.
@@ -310,6 +293,45 @@ impl<'a, R: Revision> Judge<'_, 'a, R> {
             _ => Cause::Overdue(start),
         }
     }
+}
+
+/// What was touched is heard.
+pub(super) fn is_touched<R: Revision>(
+    judge: &Judge<'_, '_, R>,
+    place: &Place<'_, R>,
+) -> Option<(Heard, DateTime<Utc>)> {
+    judge.touched_at(place).map(|at| (Heard::Touched, at))
+}
+
+/// Where the template is not ours, a place that joined meanwhile with the desired revision is heard: whether it should
+/// have it was not asked.
+pub(super) fn has_joined<R: Revision>(
+    judge: &Judge<'_, '_, R>,
+    place: &Place<'_, R>,
+) -> Option<(Heard, DateTime<Utc>)> {
+    let is_foreign = !judge.inventory.writes_template && judge.inventory.workloads.is_empty();
+    let is_heard = is_foreign && judge.rolling && !judge.was_there(place);
+    let pod = place.occupant.filter(|_| is_heard)?.pod;
+    judge.is_from_desired(pod).then_some((Heard::Joined, pod.created))
+}
+
+/// What was touched fills the budget until it is available. Where no agent was available before, none is missing
+/// because of us.
+pub(super) fn is_ours<R: Revision>(judge: &Judge<'_, '_, R>, cell: &Cell<'_, R>, bucket: Bucket) -> bool {
+    cell.touched && bucket != Bucket::NodeBusy && !judge.was_broken(cell.place)
+}
+
+/// An agent that has not been Ready for a moment only is said to run: a single probe that fails is no news. One whose
+/// Pod is another one is news.
+pub(super) fn blinks<R>(judge: &Judge<'_, '_, R>, cell: &mut Cell<'_, R>) {
+    if !cell.has_lost() || !cell.cause.as_ref().is_some_and(Cause::has_ceased) {
+        return;
+    }
+    let unready = cell.pod().and_then(|pod| pod.unready_since);
+    let since = cell.place.loss.map(|loss| loss.since).or(unready);
+    let Some(until) = since.map(|since| since + MOMENT).filter(|until| *until > judge.now) else { return };
+    cell.blinks = true;
+    cell.until = cell.until.into_iter().chain([until]).min();
 }
 
 /// What ended a Pod that never ran, or the one before it.

@@ -12,9 +12,8 @@ use super::memory::{Memory, Proof, REMEMBERED};
 use super::place::{Revision, Standing};
 use super::reading::Reading;
 use super::report::WaitingOn;
-use super::rule::{Rule, holds};
 use super::share::Share;
-use super::{Desired, Policy, Word};
+use super::{Desired, Word};
 
 /// How long a Pod that others deleted may be absent.
 const A_MOMENT: TimeDelta = TimeDelta::seconds(10);
@@ -97,9 +96,29 @@ impl Canaries {
 }
 
 /// Whether the desired revision must prove itself first.
-pub(super) fn is_unproven<R: Revision>(policy: &Policy, desired: &Desired<R>, memory: &Memory<R>) -> bool {
+pub(super) fn is_unproven<R: Revision>(reading: &Reading<'_, '_, R>, desired: &Desired<R>, memory: &Memory<R>) -> bool {
+    reading.rules.unproven.iter().any(|(_, rule)| rule(reading, desired, memory))
+}
+
+/// A new revision is seen by canaries first.
+pub(super) fn needs_canaries<R: Revision>(
+    reading: &Reading<'_, '_, R>,
+    desired: &Desired<R>,
+    memory: &Memory<R>,
+) -> bool {
     let is_proven = memory.proof.as_ref().is_some_and(|proof| proof.passed && proof.revision == desired.revision);
-    holds(Rule::Canary) && policy.canary.is_some() && !is_proven && memory.last_good.as_ref() != Some(&desired.revision)
+    reading.policy.canary.is_some() && !is_proven && memory.last_good.as_ref() != Some(&desired.revision)
+}
+
+/// They must have been available for as long as asked, unless a person said that they have soaked enough.
+pub(super) fn has_soaked<R>(reading: &Reading<'_, '_, R>, since: DateTime<Utc>) -> bool {
+    let soaked = |canary: Canary| since + canary.soak <= reading.now;
+    reading.policy.word == Some(Word::Promoted) || reading.policy.canary.is_some_and(soaked)
+}
+
+/// Where a person promotes, the others wait for that.
+pub(super) fn is_promoted<R>(reading: &Reading<'_, '_, R>, _: DateTime<Utc>) -> bool {
+    reading.policy.word == Some(Word::Promoted) || reading.policy.canary.is_some_and(|canary| !canary.by_hand)
 }
 
 /// Whether a canary restarts the soak: one that crashes or takes its node down does; a removed node does not.
@@ -124,7 +143,7 @@ pub(super) fn evaluate<R: Revision>(
     absent: Option<usize>,
     memory: &mut Memory<R>,
 ) -> Option<Canaries> {
-    let canary = reading.policy.canary.filter(|_| is_unproven(reading.policy, desired, memory))?;
+    let canary = reading.policy.canary.filter(|_| is_unproven(reading, desired, memory))?;
     let known = memory.proof.take().filter(|proof| proof.revision == desired.revision);
     let watch = Watch::of(reading, desired, memory, canary, absent, known.as_ref());
     if !watch.has_followers() {
@@ -140,7 +159,7 @@ pub(super) fn evaluate<R: Revision>(
 }
 
 /// The places that the desired revision has gone to while it proves itself.
-struct Watch<'w, 'r, 'a, R> {
+struct Watch<'w, 'r, 'a, R: 'static> {
     reading: &'w Reading<'r, 'a, R>,
     desired: &'w Desired<R>,
     memory: &'w Memory<R>,
@@ -224,7 +243,7 @@ impl<'w, 'r, 'a, R: Revision> Watch<'w, 'r, 'a, R> {
 
     /// Whether it can prove nothing, and so is no canary.
     fn is_void(&self, cell: &Cell<'_, R>) -> bool {
-        cell.place.is_left_out || (self.flapped(cell) && cell.bucket().is_some_and(Bucket::is_broken))
+        cell.place.is_left_out || (self.flapped(cell) && cell.is_broken)
     }
 
     fn needs_it(&self, cell: &Cell<'_, R>) -> bool {
@@ -258,7 +277,7 @@ impl<'w, 'r, 'a, R: Revision> Watch<'w, 'r, 'a, R> {
     }
 
     fn is_open(&self, cell: &Cell<'_, R>) -> bool {
-        cell.is_open() && !self.is_taken(cell)
+        cell.is_open && !self.is_taken(cell)
     }
 
     /// Whether any place is left to follow: where none is there is nothing to prove.
@@ -280,7 +299,7 @@ impl<'w, 'r, 'a, R: Revision> Watch<'w, 'r, 'a, R> {
         let count = taken.len() + self.absent.unwrap_or_default();
         let open = self.candidates().filter(|cell| self.is_open(cell)).count();
         let former: Vec<&Cell<'_, R>> = self.candidates().filter(|cell| self.is_former(cell)).collect();
-        let is_broken = |cell: &&&Cell<'_, R>| self.needs_it(cell) && cell.bucket().is_some_and(Bucket::is_broken);
+        let is_broken = |cell: &&&Cell<'_, R>| self.needs_it(cell) && cell.is_broken;
         let again = former.iter().filter(is_broken).count();
         let former: BTreeSet<String> = former.into_iter().map(|cell| cell.name().to_owned()).collect();
         let may_be = |cell: &&Cell<'_, R>| self.is_open(cell) && (former.is_empty() || former.contains(cell.name()));
@@ -317,13 +336,12 @@ impl<'w, 'r, 'a, R: Revision> Watch<'w, 'r, 'a, R> {
         let all = canaries.wanted > 0 && canaries.available >= canaries.wanted && !is_failing;
         let served = known.filter(|_| !is_failing).map_or(TimeDelta::zero(), |proof| served(&proof, now));
         let (since, served) = if all { (Some(now - served), TimeDelta::zero()) } else { (None, served) };
-        let has_soaked = since.is_some_and(|since| since + self.canary.soak <= now);
-        let is_promoted = since.is_some() && self.reading.policy.word == Some(Word::Promoted);
+        let is_proof = |since| self.reading.rules.proof.iter().all(|(_, rule)| rule(self.reading, since));
         Proof {
             revision: self.desired.revision.clone(),
             since,
             served: served.num_seconds(),
-            passed: is_promoted || (has_soaked && !(self.canary.by_hand && holds(Rule::Promotion))),
+            passed: since.is_some_and(is_proof),
             places: self.places,
             made: self.had,
         }

@@ -3,7 +3,6 @@
 //!
 //! No other place words a cause, and no code compares sentences. Must not find a cause (that is `bucket`).
 
-use super::rule::{Rule, holds};
 use std::borrow::Cow;
 use std::fmt;
 
@@ -75,18 +74,22 @@ impl Cause {
 }
 
 impl Bucket {
-    /// Whether an outdated Pod in this bucket may be replaced without a cost: no agent runs there. Never one that only
-    /// starts: it may be Ready in a moment.
-    pub(super) fn is_broken(self) -> bool {
-        matches!(self, Self::Capacity | Self::Image | Self::Config | Self::Crash | Self::Pulling | Self::Overdue)
-            || (self == Self::Starting && !holds(Rule::Starting))
-    }
-
     /// Whether the cause lies outside of any revision and ends once it is fixed.
     #[must_use]
     pub fn is_external(self) -> bool {
         matches!(self, Self::Admission | Self::Image | Self::Config | Self::Pulling)
     }
+}
+
+/// There is a Pod, and no agent runs in it.
+pub(super) fn is_without_agent(bucket: Bucket) -> bool {
+    let has_trouble = matches!(bucket, Bucket::Capacity | Bucket::Image | Bucket::Config | Bucket::Crash);
+    has_trouble || matches!(bucket, Bucket::Pulling | Bucket::Overdue | Bucket::Starting)
+}
+
+/// One that only starts may be Ready in a moment.
+pub(super) fn has_had_its_time(bucket: Bucket) -> bool {
+    bucket != Bucket::Starting
 }
 
 impl fmt::Display for Cause {

@@ -8,8 +8,7 @@ use chrono::{DateTime, Utc};
 
 use super::cause::{Bucket, Cause};
 use super::place::{Place, Pod, Revision, Standing, Trouble, Workload};
-use super::rule::{Rule, holds};
-use super::{Desired, Inventory, Policy};
+use super::{Desired, Inventory, Policy, Rules};
 
 /// How a selected place is, for those who look on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,11 +32,17 @@ pub(super) struct Cell<'a, R> {
     pub(super) touched: bool,
     /// When it did.
     pub(super) touched_at: Option<DateTime<Utc>>,
+    /// Since when it is heard: it was touched, or joined.
+    pub(super) heard_at: Option<DateTime<Utc>>,
     /// Whether it joined since the rollout began and got the desired revision from a template that is not ours: it
     /// takes from no budget, and is heard.
     pub(super) has_joined: bool,
     /// Whether it lost a broken agent by us and has no Pod yet, whatever keeps that away.
     pub(super) freed: bool,
+    /// Whether its agent is to be replaced and can be.
+    pub(super) is_open: bool,
+    /// Whether its agent may be replaced without a cost: none runs there.
+    pub(super) is_broken: bool,
     /// Whether it takes from the budget.
     pub(super) is_in_flight: bool,
     /// Whether its cause lies outside of any revision and ends once that is fixed.
@@ -107,21 +112,39 @@ impl<'a, R> Cell<'a, R> {
         self.place.loss.map(|loss| loss.since).or_else(of_pod)
     }
 
-    /// Whether its agent is to be replaced and can be: one on a place that is unreachable or busy waits for it.
-    pub(super) fn is_open(&self) -> bool {
-        let waits = matches!(self.cause, Some(Cause::NodeNotReady | Cause::NodeLost | Cause::NodeBusy(_)));
-        let is_old = self.standing() == Some(Standing::Outdated) || !holds(Rule::UpToDate);
-        is_old && (self.place.busy.is_none() || !holds(Rule::Courtesy)) && !waits
-    }
-
     /// Whether its Pod is being deleted: then it is none of its workload's any more.
     pub(super) fn is_going(&self) -> bool {
         self.bucket() == Some(Bucket::Terminating)
     }
 }
 
+/// An up-to-date Pod is never replaced.
+pub(super) fn is_outdated<R>(cell: &Cell<'_, R>) -> bool {
+    cell.standing() == Some(Standing::Outdated)
+}
+
+/// A place that is being worked on is left alone.
+pub(super) fn is_not_busy<R>(cell: &Cell<'_, R>) -> bool {
+    cell.place.busy.is_none()
+}
+
+/// No new Pod would start on a place that is unreachable.
+pub(super) fn is_reachable<R>(cell: &Cell<'_, R>) -> bool {
+    !matches!(cell.cause, Some(Cause::NodeNotReady | Cause::NodeLost))
+}
+
+/// Why a place is heard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// This rollout touched it.
+    Touched,
+    /// It joined since, with the desired revision.
+    Joined,
+}
+
 /// What every cell is judged by.
-pub(super) struct Judge<'p, 'a, R> {
+pub(super) struct Judge<'p, 'a, R: 'static> {
+    pub(super) rules: &'p Rules<R>,
     pub(super) policy: &'p Policy,
     pub(super) desired: Option<&'p Desired<R>>,
     pub(super) inventory: &'p Inventory<'a, R>,

@@ -6,18 +6,18 @@ use chrono::{DateTime, Utc};
 
 use super::back::is_of;
 use super::canary::{self, is_unproven};
-use super::failure::{is_about, judge, note_stall, stall_until, stand_still, withdraw, withdrawal_due};
+use super::failure::{is_about, judge, stand_still, withdraw, withdrawal_due};
 use super::memory::{Failure, Memory, StallPhase};
 use super::pace::Bounds;
 use super::place::Revision;
 use super::reading::Reading;
 use super::remember::remember;
 use super::report::Report;
-use super::rule::{Rule, holds};
+use super::stall::{note_stall, stall_until};
 use super::{Desired, LOOK_AGAIN, Template};
 
 /// What the rules decide on.
-pub(super) struct Context<'s, 'r, 'a, R> {
+pub(super) struct Context<'s, 'r, 'a, R: 'static> {
     pub(super) reading: &'s Reading<'r, 'a, R>,
     pub(super) desired: &'r Desired<R>,
     /// The counts.
@@ -56,10 +56,10 @@ impl<'s, 'r, 'a, R: Revision> Context<'s, 'r, 'a, R> {
         let Reading { policy, now, .. } = *reading;
         judge(reading, desired, bounds.budget, &mut memory);
         let (is_mass_outage, is_held) = (reading.mass_outage.is_some(), reading.held.is_some());
-        let is_free = !is_mass_outage && !is_held && !is_unproven(policy, desired, &memory);
+        let is_free = !is_mass_outage && !is_held && !is_unproven(reading, desired, &memory);
         note_stall(reading, desired, || is_free && bounds.has_room(reading, false), &mut memory);
         let mut bounds = bounds.for_a_trial(reading, &memory);
-        // Rule 6. What canaries go through counts while the rollout is held, too.
+        // What canaries go through counts while the rollout is held, too.
         bounds.canaries = canary::evaluate(reading, desired, bounds.absent(), &mut memory);
         let still = stand_still(reading, desired, &bounds, &mut memory);
 
@@ -67,14 +67,18 @@ impl<'s, 'r, 'a, R: Revision> Context<'s, 'r, 'a, R> {
         let keeps_template = bounds.canaries.as_ref().is_some_and(|canaries| canaries.hold_template)
             && may_keep_template(reading, desired, &memory)
             && !bounds.has_room(reading, is_mass_outage);
-        let template = template(reading, desired, &memory, failure.is_some(), keeps_template, is_held);
         // Whatever is decided, a stalled template reverts in time, and a verdict is withdrawn.
         let changes = policy.calendar.changes(now).map(|at| at.min(now + LOOK_AGAIN));
         let removed = bounds.removed.1;
         let believed = [stall_until(reading, &memory), withdrawal_due(reading, &memory), still, changes, removed];
         let next =
             believed.into_iter().chain([reading.mass_outage.and_then(|mass_outage| mass_outage.until)]).flatten().min();
-        Self { reading, desired, report, memory, bounds, failure, template, keeps_template, is_free, next }
+        let template = Template::Advance;
+        let context =
+            Self { reading, desired, report, memory, bounds, failure, template, keeps_template, is_free, next };
+        // The template is part of the plan.
+        let said = reading.rules.template.iter().find_map(|(_, rule)| rule(&context));
+        Self { template: said.unwrap_or(template), ..context }
     }
 
     /// Whether what is desired is out: in the template, or with the canaries alone.
@@ -89,29 +93,41 @@ fn may_keep_template<R: Revision>(reading: &Reading<'_, '_, R>, desired: &Desire
     let failure = memory.failure.as_ref().filter(|failure| !is_about(failure, desired));
     let is_edit = memory.last_good.as_ref().is_some_and(|good| !desired.revision.is_another_release(good));
     let waits = || failure.is_some_and(|failure| reading.cells.iter().any(|cell| is_of(failure, cell)));
-    holds(Rule::Apart) && reading.inventory.writes_template && !(is_edit && waits())
+    reading.inventory.writes_template && !(is_edit && waits())
 }
 
-/// Rule 0: the template is part of the plan.
-fn template<R: Revision>(
-    reading: &Reading<'_, '_, R>,
-    desired: &Desired<R>,
-    memory: &Memory<R>,
-    has_failed: bool,
-    keeps_template: bool,
-    is_held: bool,
-) -> Template {
-    let is_back = memory.stall_phase() == Some(StallPhase::Back);
-    match reading.inventory.template {
-        Some(running) if (has_failed && holds(Rule::GoesBack)) || is_back || (keeps_template && !is_held) => {
-            match &memory.last_good {
-                Some(good) if good != running && *good != desired.revision => Template::GoBack,
-                _ => Template::Keep,
-            }
-        }
-        Some(running) if *running == desired.revision => Template::Keep,
-        Some(_) if is_held => Template::Keep,
-        // A first install replaces nothing, so nothing holds it.
-        None | Some(_) => Template::Advance,
-    }
+/// When a rollout stops for failure the template is put back.
+pub(super) fn failed_is_put_back<R: Revision>(context: &Context<'_, '_, '_, R>) -> Option<Template> {
+    context.failure.as_ref().and_then(|_| put_back(context))
+}
+
+/// So it is while external trouble lasts.
+pub(super) fn stalled_is_put_back<R: Revision>(context: &Context<'_, '_, '_, R>) -> Option<Template> {
+    let is_back = context.memory.stall_phase() == Some(StallPhase::Back);
+    if is_back { put_back(context) } else { None }
+}
+
+/// While canaries prove themselves the template is the last good one.
+pub(super) fn canaries_alone_have_it<R: Revision>(context: &Context<'_, '_, '_, R>) -> Option<Template> {
+    let are_alone = context.keeps_template && context.reading.held.is_none();
+    if are_alone { put_back(context) } else { None }
+}
+
+/// What is desired stays.
+pub(super) fn is_right<R: Revision>(context: &Context<'_, '_, '_, R>) -> Option<Template> {
+    let is_right = context.reading.inventory.template == Some(&context.desired.revision);
+    is_right.then_some(Template::Keep)
+}
+
+/// A hold keeps the template. A first install replaces nothing, so nothing holds it.
+pub(super) fn held_stays<R: Revision>(context: &Context<'_, '_, '_, R>) -> Option<Template> {
+    let Reading { inventory, held, .. } = context.reading;
+    (held.is_some() && inventory.template.is_some()).then_some(Template::Keep)
+}
+
+/// The last good template, where there is another one.
+fn put_back<R: Revision>(context: &Context<'_, '_, '_, R>) -> Option<Template> {
+    let running = context.reading.inventory.template?;
+    let good = context.memory.last_good.as_ref().filter(|good| *good != running && **good != context.desired.revision);
+    Some(good.map_or(Template::Keep, |_| Template::GoBack))
 }

@@ -1,21 +1,18 @@
-//! Verdicts: when a revision has failed, when that is withdrawn, and what is done while external trouble, and no
-//! revision, keeps Pods from starting.
+//! Verdicts: when a revision has failed, and when that is withdrawn.
 //!
 //! An outage is not a verdict. Must not choose a Pod or a template.
 
 use std::collections::BTreeSet;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 
 use super::canary::is_unproven;
 use super::cause::{Bucket, Cause};
 use super::cell::Cell;
-use super::memory::{Failure, Memory, Phase, REMEMBERED, Stall, StallPhase, Withdrawn};
+use super::memory::{Failure, Memory, REMEMBERED, Withdrawn};
 use super::pace::Bounds;
-use super::place::{Revision, Standing};
+use super::place::Revision;
 use super::reading::{JOINED, Reading};
-use super::report::State;
-use super::rule::{Rule, holds};
 use super::{Desired, Policy, Source, Word};
 
 /// How many places of a failure are named.
@@ -24,8 +21,6 @@ const NAMES: usize = 5;
 const EARLIER: usize = 3;
 /// Why less than `maxFailures` stopped it.
 const STANDSTILL: &str = "; fewer than maxFailures, but nothing more can be replaced until they recover";
-/// Where one place was tried in vain the next is tried after so long.
-const TRY_AGAIN: TimeDelta = TimeDelta::minutes(10);
 /// A verdict on one revision is withdrawn at most so often.
 const WITHDRAWALS: u32 = 2;
 
@@ -34,54 +29,91 @@ pub fn is_about<R: Revision>(failure: &Failure<R>, desired: &Desired<R>) -> bool
     failure.revision == desired.revision && failure.insisted == desired.insists
 }
 
-/// Rule 9: as many failing places as are allowed stop the rollout.
+/// Notes a failure that stops the rollout.
 pub(super) fn judge<R: Revision>(
     reading: &Reading<'_, '_, R>,
     desired: &Desired<R>,
     budget: usize,
     memory: &mut Memory<R>,
 ) {
-    if reading.policy.word == Some(Word::Rejected) && holds(Rule::Rejection) {
+    let rules = reading.rules;
+    if rules.rejected.iter().any(|(_, rule)| rule(reading.policy)) {
         return reject_by_hand(reading, desired, memory);
     }
     memory.failure = memory.failure.take().filter(|failure| !(failure.by_hand && is_about(failure, desired)));
     let failures = reading.failing().len();
-    // A budget larger than what can be reached must not let everything fail without a word.
-    let all_fail = || {
-        let excused = |cell: &Cell<'_, R>| matches!(cell.cause, Some(Cause::NodeNotReady | Cause::NodeBusy(_)));
-        failures > 0 && reading.cells.iter().all(|cell| cell.counts_as_failure || excused(cell))
-    };
-    // Of replicas behind a PodDisruptionBudget not so many may go as the budget wants.
-    let nothing_goes = || {
-        let is_stuck = failures > 0 && reading.open().next().is_none();
-        is_stuck && !reading.is_named() && reading.in_flight().all(|cell| cell.counts_as_failure)
-    };
-    let limit = limit(reading.policy, desired, budget, memory);
-    let joined_fail = reading.failing_joined() >= JOINED;
-    if failures >= limit || joined_fail || all_fail() || nothing_goes() {
+    let limit = limit(reading, desired, budget, memory);
+    if rules.fails.iter().any(|(_, rule)| rule(reading, failures, limit)) {
         reject(reading, desired, "", memory);
     }
 }
 
 /// So many failing places stop the rollout.
-pub(super) fn limit<R: Revision>(policy: &Policy, desired: &Desired<R>, budget: usize, memory: &Memory<R>) -> usize {
-    policy.max_failures.unwrap_or(if is_unproven(policy, desired, memory) { 1 } else { budget })
+pub(super) fn limit<R: Revision>(
+    reading: &Reading<'_, '_, R>,
+    desired: &Desired<R>,
+    budget: usize,
+    memory: &Memory<R>,
+) -> usize {
+    reading.policy.max_failures.unwrap_or(if is_unproven(reading, desired, memory) { 1 } else { budget })
 }
 
-/// A stalled rollout has failed, though `maxFailures` allows more: all that is in flight has failed with the revision,
-/// and nothing else may be replaced. Each has as long as one that is not Ready; returns until when, if it has.
+/// What a person rejects has failed.
+pub(super) fn is_rejected_by_hand(policy: &Policy) -> bool {
+    policy.word == Some(Word::Rejected)
+}
+
+/// As many failures as are allowed stop a rollout.
+pub(super) fn as_many_as_allowed<R>(_: &Reading<'_, '_, R>, failures: usize, limit: usize) -> bool {
+    failures >= limit
+}
+
+/// So do those of places that joined, of a template that is not ours.
+pub(super) fn as_many_that_joined<R: Revision>(reading: &Reading<'_, '_, R>, _: usize, _: usize) -> bool {
+    reading.failing_joined() >= JOINED
+}
+
+/// A budget larger than what can be reached must not let everything fail without a word.
+pub(super) fn all_that_are_reached<R>(reading: &Reading<'_, '_, R>, failures: usize, _: usize) -> bool {
+    let excused = |cell: &Cell<'_, R>| matches!(cell.cause, Some(Cause::NodeNotReady | Cause::NodeBusy(_)));
+    failures > 0 && reading.cells.iter().all(|cell| cell.counts_as_failure || excused(cell))
+}
+
+/// Of replicas behind a PodDisruptionBudget not so many may go as the budget wants.
+pub(super) fn all_where_no_other_may_go<R>(reading: &Reading<'_, '_, R>, failures: usize, _: usize) -> bool {
+    let is_stuck = failures > 0 && reading.open().next().is_none();
+    is_stuck && !reading.is_named() && reading.in_flight().all(|cell| cell.counts_as_failure)
+}
+
+/// A stalled rollout has failed, though `maxFailures` allows more. Returns when it will have, if it has not yet.
 pub(super) fn stand_still<R: Revision>(
     reading: &Reading<'_, '_, R>,
     desired: &Desired<R>,
     bounds: &Bounds<'_>,
     memory: &mut Memory<R>,
 ) -> Option<DateTime<Utc>> {
+    if memory.failure.as_ref().is_some_and(|failure| is_about(failure, desired)) {
+        return None;
+    }
+    let due = reading.rules.standstill.iter().find_map(|(_, rule)| rule(reading, bounds))?;
+    if due > reading.now {
+        return Some(due);
+    }
+    reject(reading, desired, STANDSTILL, memory);
+    None
+}
+
+/// All that is in flight has failed with the revision, and nothing else may be replaced. Each has as long as one that
+/// is not Ready.
+pub(super) fn moves_nothing_but_failures<R: Revision>(
+    reading: &Reading<'_, '_, R>,
+    bounds: &Bounds<'_>,
+) -> Option<DateTime<Utc>> {
     let Reading { policy, inventory, now, .. } = *reading;
     // What belongs to no place any more is not a failure, and ends on its own.
     let is_all = bounds.used > 0 && reading.in_flight().count() == bounds.used;
     let all_speak = is_all && reading.in_flight().all(|cell| cell.counts_as_failure);
-    let is_known = memory.failure.as_ref().is_some_and(|failure| is_about(failure, desired));
-    if is_known || !all_speak || reading.failing().is_empty() || !holds(Rule::Standstill) {
+    if !all_speak || reading.failing().is_empty() {
         return None;
     }
     // Windows, mass outages, holds and soaks end on their own; what starts is replaced later.
@@ -91,12 +123,7 @@ pub(super) fn stand_still<R: Revision>(
         return None;
     }
     let due = reading.in_flight().filter_map(|cell| failing_since(cell, policy)).max()?;
-    let due = due.max(inventory.in_contact_since) + policy.wait_ready;
-    if due > now {
-        return Some(due);
-    }
-    reject(reading, desired, STANDSTILL, memory);
-    None
+    Some(due.max(inventory.in_contact_since) + policy.wait_ready)
 }
 
 /// Since when an agent fails: one that ran well for long enough since it ceased to, any other since its place was
@@ -168,12 +195,12 @@ impl<R> Failure<R> {
 
 /// What stops the rollout and is remembered. `note` ends the sentence.
 fn reject<R: Revision>(reading: &Reading<'_, '_, R>, desired: &Desired<R>, note: &str, memory: &mut Memory<R>) {
-    let Reading { policy, inventory, now, .. } = *reading;
+    let Reading { inventory, now, .. } = *reading;
     let known = memory.failure.as_ref().is_some_and(|failure| is_about(failure, desired));
     // Outside of a rollout an agent that fails says nothing about a revision.
-    let is_out = is_unproven(policy, desired, memory) || inventory.template == Some(&desired.revision);
+    let is_out = is_unproven(reading, desired, memory) || inventory.template == Some(&desired.revision);
     let in_rollout = inventory.memory.started().is_some() && is_out;
-    if known || !in_rollout || !holds(Rule::Failure) {
+    if known || !in_rollout {
         // A failure is over when something else is wanted and that is done; the one that finishes forgets it.
         return;
     }
@@ -246,10 +273,9 @@ fn is_whole<R>(reading: &Reading<'_, '_, R>, failure: &Failure<R>) -> bool {
     })
 }
 
-/// Rule 9: a verdict is withdrawn when what had failed recovered on its own.
+/// Withdraws the verdict on what recovered on its own.
 pub(super) fn withdraw<R: Revision>(reading: &Reading<'_, '_, R>, memory: &mut Memory<R>) {
     let now = reading.now;
-    let is_final = memory.is_final();
     let Some(failure) = &mut memory.failure else { return };
     // A person's word holds for as long as the field has it.
     if failure.by_hand {
@@ -257,20 +283,24 @@ pub(super) fn withdraw<R: Revision>(reading: &Reading<'_, '_, R>, memory: &mut M
     }
     let is_whole = !failure.workloads.is_empty() && is_whole(reading, failure);
     failure.whole_since = is_whole.then(|| failure.whole_since.unwrap_or(now));
-    let is_well = recovered_at(reading, failure).is_some_and(|at| at <= now);
-    if is_final || !is_well || !holds(Rule::Withdrawal) {
+    if !reading.rules.lifted.iter().any(|(_, rule)| rule(reading, memory)) {
         return;
     }
-    let revision = failure.revision.clone();
+    let Some(Failure { revision, .. }) = memory.failure.take() else { return };
     let before = memory.withdrawn.take().filter(|withdrawn| withdrawn.revision == revision);
     memory.withdrawn = Some(Withdrawn { revision, times: before.map_or(0, |withdrawn| withdrawn.times) + 1 });
-    memory.failure = None;
 }
 
-/// Until when no running agent is rolled back: those that were only away or late have their time to show that the
-/// revision is good.
-pub(super) fn patience<R: Revision>(reading: &Reading<'_, '_, R>, failure: &Failure<R>) -> Option<DateTime<Utc>> {
-    if !failure.only_lost || !holds(Rule::Patience) {
+/// A verdict is withdrawn when all that had failed are well again, unless that happened too often.
+pub(super) fn have_recovered<R: Revision>(reading: &Reading<'_, '_, R>, memory: &Memory<R>) -> bool {
+    let recovered_at = memory.failure.as_ref().and_then(|failure| recovered_at(reading, failure));
+    recovered_at.is_some_and(|at| at <= reading.now) && !memory.is_final()
+}
+
+/// No running agent is rolled back while the verdict may yet be withdrawn: those that were only away or late have their
+/// time to show that the revision is good.
+pub(super) fn may_recover<R: Revision>(reading: &Reading<'_, '_, R>, failure: &Failure<R>) -> Option<DateTime<Utc>> {
+    if !failure.only_lost {
         return None;
     }
     let given = failure.at.map(|at| at + reading.policy.wait_ready);
@@ -303,58 +333,4 @@ impl<R: PartialEq> Memory<R> {
         self.withdrawn = None;
         self.failure.take().is_some()
     }
-}
-
-/// Rule 9: external trouble rejects nothing. If it lasts the template is put back meanwhile; where nothing is left that
-/// retries on its own, or the trouble is that of a few places and others may go, one place is tried.
-pub(super) fn note_stall<R: Revision>(
-    reading: &Reading<'_, '_, R>,
-    desired: &Desired<R>,
-    others_may_go: impl Fn() -> bool,
-    memory: &mut Memory<R>,
-) {
-    let Reading { policy, now, .. } = *reading;
-    let may_go = memory.stall_phase() == Some(StallPhase::Back) && others_may_go();
-    let Phase::Rolling { stall, .. } = &mut memory.phase else { return };
-    // What kept another revision from starting says nothing about this one: a typo in an image's name, say, that was
-    // fixed.
-    let before = stall.take().filter(|stall| stall.revision == desired.revision);
-    let is_this = |cell: &Cell<'_, R>| cell.standing() != Some(Standing::Outdated);
-    // Where no agent ran before, none is lacking because of it.
-    let in_trouble = reading.in_flight().any(|cell| is_this(cell) && cell.is_external);
-    let to = |phase, tries| Some(Stall { revision: desired.revision.clone(), phase, since: now, tries });
-    let Some(before) = before else {
-        *stall = if in_trouble { to(StallPhase::Waiting, 0) } else { None };
-        return;
-    };
-    let is_proof = |cell: &Cell<'_, R>| {
-        let pod = cell.pod().filter(|pod| cell.is_available() && pod.revision.as_ref() == Some(&desired.revision));
-        pod.and_then(|pod| pod.ready_since).is_some_and(|ready| ready >= before.since)
-    };
-    let too_long = before.since + policy.wait_ready <= now;
-    let is_paused = policy.hold.is_some_and(|hold| matches!(hold.state, State::Paused | State::Stopped));
-    let is_time = before.since + TRY_AGAIN <= now;
-    let tries_again = if in_trouble { is_time && may_go && holds(Rule::Others) } else { is_time || before.tries == 0 };
-    // Where all others run it nothing is left that the previous template could save.
-    let is_out = || {
-        let has_it = |cell: &Cell<'_, R>| cell.is_available() && cell.standing() == Some(Standing::Current);
-        let is_old = |cell: &Cell<'_, R>| cell.standing() == Some(Standing::Outdated);
-        reading.cells.iter().any(has_it) && !reading.cells.iter().any(is_old)
-    };
-    *stall = match before.phase {
-        _ if reading.cells.iter().any(is_proof) => None,
-        StallPhase::Waiting if !in_trouble => None,
-        // A pause keeps the template.
-        StallPhase::Waiting if too_long && !is_paused && !is_out() => to(StallPhase::Back, 0),
-        StallPhase::Trial if in_trouble && too_long => to(StallPhase::Back, before.tries + 1),
-        StallPhase::Back if tries_again => to(StallPhase::Trial, before.tries),
-        _ => Some(before),
-    };
-}
-
-/// When a stall changes by the clock alone; what is past changes by an event only.
-pub(super) fn stall_until<R>(reading: &Reading<'_, '_, R>, memory: &Memory<R>) -> Option<DateTime<Utc>> {
-    let stall = memory.stall()?;
-    let wait = if stall.phase == StallPhase::Back { TRY_AGAIN } else { reading.policy.wait_ready };
-    Some(stall.since + wait).filter(|at| *at > reading.now)
 }

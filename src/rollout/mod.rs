@@ -33,10 +33,9 @@ mod place;
 mod reading;
 mod remember;
 mod report;
-#[cfg_attr(not(test), allow(dead_code, reason = "tests name every rule"))]
-pub mod rule;
 mod rules;
 mod share;
+mod stall;
 #[cfg(test)]
 mod tests;
 mod verdict;
@@ -52,10 +51,8 @@ pub use calendar::Calendar;
 pub use canary::{Canary, Who};
 pub use cause::{Bucket, Cause, Start};
 pub use cell::Look;
-pub use decide::{looks, plan};
+pub use decide::{Decision, decide, looks, plan};
 pub use failure::is_about;
-use guard::Guard;
-use ledger::Ledger;
 pub use memory::{Back, BackPhase, Failure, Memory, Outage, Phase, Proof, Stall, StallPhase, Touched, Withdrawn};
 pub use place::{Closed, Loss, Occupant, Place, Pod, Revision, Selection, Standing, Trouble, Workload};
 pub use report::{Example, Nodes, Report, State, WaitingOn, Without};
@@ -63,6 +60,58 @@ pub use share::Share;
 
 /// A calendar is looked at again within this: the clock may be set.
 const LOOK_AGAIN: TimeDelta = TimeDelta::minutes(10);
+
+/// The rules that answer one question, each with its name, in the order in which they are asked.
+type Rows<F> = &'static [(&'static str, F)];
+
+/// The rules, a table for each question. There is one value of it, [`Rules::ALL`] in `rules`.
+#[expect(clippy::type_complexity, reason = "the type of a table is the question that its rules answer")]
+struct Rules<R: 'static> {
+    /// Whether this rollout brought what a place has, and when: the first that says so.
+    heard: Rows<fn(&cell::Judge<'_, '_, R>, &Place<'_, R>) -> Option<(cell::Heard, DateTime<Utc>)>>,
+    /// Whether an agent is to be replaced and can be: all agree.
+    open: Rows<fn(&cell::Cell<'_, R>) -> bool>,
+    /// Whether it may be replaced without a cost: all agree.
+    broken: Rows<fn(Bucket) -> bool>,
+    /// Whether a place without an available agent takes from the budget: any.
+    counts: Rows<fn(&cell::Judge<'_, '_, R>, &cell::Cell<'_, R>, Bucket) -> bool>,
+    /// What a place says of the desired revision: each in turn.
+    judged: Rows<fn(&cell::Judge<'_, '_, R>, &mut cell::Cell<'_, R>)>,
+    /// Whether it says that this one has failed: the first that knows.
+    says: Rows<fn(&cell::Judge<'_, '_, R>, &cell::Cell<'_, R>, Bucket, &verdict::Late) -> Option<verdict::Says>>,
+    /// What is taken back of that, once all places have said it: each in turn.
+    excused: Rows<fn(&mut [cell::Cell<'_, R>], &Policy, DateTime<Utc>)>,
+    /// Whether no running agent may be replaced: the first that says so.
+    mass_outage: Rows<fn(&reading::Reading<'_, '_, R>) -> Option<reading::MassOutage>>,
+    /// Why nothing may be replaced: the first that says so.
+    holds: Rows<fn(&Policy, DateTime<Utc>) -> Option<(State, WaitingOn)>>,
+    /// Whether a failure is withdrawn: any.
+    lifted: Rows<fn(&reading::Reading<'_, '_, R>, &Memory<R>) -> bool>,
+    /// Whether what is desired must prove itself first: any.
+    unproven: Rows<fn(&reading::Reading<'_, '_, R>, &Desired<R>, &Memory<R>) -> bool>,
+    /// Whether it has failed, whatever its agents do: any.
+    rejected: Rows<fn(&Policy) -> bool>,
+    /// Whether it has failed, by how many do and how many may: any.
+    fails: Rows<fn(&reading::Reading<'_, '_, R>, usize, usize) -> bool>,
+    /// Whether one place is tried while external trouble lasts: any.
+    tries: Rows<fn(&stall::Stalled) -> bool>,
+    /// Whether it has proven itself, by since when all canaries are available: all agree.
+    proof: Rows<fn(&reading::Reading<'_, '_, R>, DateTime<Utc>) -> bool>,
+    /// When fewer failures than allowed are one: the first that says so.
+    standstill: Rows<fn(&reading::Reading<'_, '_, R>, &pace::Bounds<'_>) -> Option<DateTime<Utc>>>,
+    /// Which template the workload should have: the first that says it; otherwise the desired one.
+    template: Rows<fn(&context::Context<'_, '_, '_, R>) -> Option<Template>>,
+    /// What is done: the first that says it; otherwise agents are replaced.
+    verdict: Rows<fn(&context::Context<'_, '_, '_, R>) -> Option<rules::Verdict<R>>>,
+    /// Until when no running agent goes back: the first that says so.
+    patience: Rows<fn(&reading::Reading<'_, '_, R>, &Failure<R>) -> Option<DateTime<Utc>>>,
+    /// How far a way back is: the first that says so; otherwise all go.
+    way_back: Rows<back::HowFar<R>>,
+    /// Which zones have their turn, and how many of each may go: each takes away.
+    zones: Rows<fn(&reading::Reading<'_, '_, R>, &mut zones::Zones<'_, '_, '_, R>)>,
+    /// Which go now: each takes away.
+    pace: Rows<fn(&pace::Turn<'_, '_>, &mut pace::Chosen<'_, '_, R>)>,
+}
 
 /// The target state of the fleet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -257,36 +306,6 @@ impl<'a, R> Inventory<'a, R> {
             memory,
         }
     }
-}
-
-/// A plan with what it is carried out by.
-#[derive(Debug)]
-pub struct Decision<R> {
-    pub plan: Plan<R>,
-    /// What its steps are bounded by.
-    pub guard: Guard,
-    /// What is in flight.
-    pub ledger: Ledger,
-}
-
-/// Plans where places have names. `ledger`: what was in flight at the last plan; of the inventory's own words about
-/// that nothing is read.
-#[must_use]
-pub fn decide<R: Revision>(
-    policy: &Policy,
-    desired: Option<&Desired<R>>,
-    inventory: &Inventory<'_, R>,
-    ledger: &Ledger,
-    now: DateTime<Utc>,
-) -> Decision<R> {
-    let mut ledger = ledger.settled(policy, inventory.places, now);
-    let (deleted, lost, freed) = (ledger.deleted(), ledger.lost(), ledger.freed());
-    let inventory = Inventory { deleted: &deleted, lost: &lost, freed: &freed, ..inventory.clone() };
-    let plan = plan(policy, desired, &inventory, now);
-    let next = plan.next.into_iter().chain(ledger.believed_until()).min();
-    let plan = Plan { next, ..plan };
-    ledger.inherit(&plan.missing);
-    Decision { plan, guard: Guard::count(policy, inventory.places, now), ledger }
 }
 
 /// Which template the workload should have.

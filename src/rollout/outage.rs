@@ -10,7 +10,6 @@ use chrono::{DateTime, Utc};
 use super::Policy;
 use super::cause::Bucket;
 use super::cell::Cell;
-use super::rule::{Rule, holds};
 
 /// Fewer places than these are no mass outage.
 const MASS_OUTAGE: usize = 3;
@@ -49,12 +48,13 @@ impl Share {
     }
 }
 
-/// Takes back what lost places say against a revision: while an outage lasts, and for `waitReadySeconds` after it.
+/// An outage of nodes is no verdict: takes back what lost places say of a revision while it lasts, and for
+/// `waitReadySeconds` after it.
 pub(super) fn excuse<R>(cells: &mut [Cell<'_, R>], policy: &Policy, now: DateTime<Utc>) {
     let is_lost =
         |cell: &Cell<'_, R>| cell.bucket() == Some(Bucket::NodeLost) && (cell.counts_as_failure || cell.pending);
     let spoken = |cell: &Cell<'_, R>| is_lost(cell) && cell.counts_as_failure;
-    if !cells.iter().any(spoken) || !holds(Rule::Outage) {
+    if !cells.iter().any(spoken) {
         return;
     }
     // What went away at about the time at which the first of them was replaced went with them.

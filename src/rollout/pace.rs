@@ -8,14 +8,12 @@ use chrono::{DateTime, Utc};
 
 use super::Step;
 use super::canary::Canaries;
-use super::cause::Bucket;
 use super::cell::Cell;
 use super::memory::{Memory, REMEMBERED, StallPhase};
 use super::place::{Standing, Workload};
 use super::reading::Reading;
 use super::remember::removed;
 use super::report::WaitingOn;
-use super::rule::{Rule, holds};
 use super::zones::{age, next_ones};
 
 /// What may be in flight at once.
@@ -47,6 +45,60 @@ struct Bound<'i> {
     missing: usize,
     /// Those of them that may be missing because of us.
     absent: usize,
+}
+
+/// What those that go are bounded by.
+pub(super) struct Turn<'b, 'i> {
+    bounds: &'b Bounds<'i>,
+    /// How many of each workload cost nothing, went and are not back.
+    freed: Vec<usize>,
+    mass_outage: bool,
+}
+
+/// Those that go now.
+pub(super) struct Chosen<'c, 'a, R> {
+    /// Broken ones, which cost nothing.
+    free: Vec<&'c Cell<'a, R>>,
+    /// Available ones: of each workload as many as it allows, and those first whose turn it is.
+    healthy: Vec<&'c Cell<'a, R>>,
+}
+
+/// Those that cost nothing, too, are at most the budget at a time: a whole fleet may look broken for a moment.
+pub(super) fn broken_within_the_budget<R>(turn: &Turn<'_, '_>, chosen: &mut Chosen<'_, '_, R>) {
+    let Turn { bounds, freed, .. } = turn;
+    let left = bounds.each.iter().zip(freed).map(|(bound, freed)| bound.budget.saturating_sub(*freed));
+    let mut left: Vec<usize> = left.collect();
+    chosen.free.retain(|cell| {
+        let left = &mut left[bounds.index(cell)];
+        let may_go = *left > 0;
+        *left -= usize::from(may_go);
+        may_go
+    });
+    chosen.free.truncate(bounds.whole.saturating_sub(freed.iter().sum()).min(bounds.memorable));
+}
+
+/// Canaries go first, and alone.
+pub(super) fn canaries_alone<R>(turn: &Turn<'_, '_>, chosen: &mut Chosen<'_, '_, R>) {
+    if let Some(canaries) = &turn.bounds.canaries {
+        chosen.free.truncate(canaries.left);
+        chosen.healthy.truncate(canaries.left);
+    }
+}
+
+/// No running agent is replaced in a mass outage.
+pub(super) fn none_in_a_mass_outage<R>(turn: &Turn<'_, '_>, chosen: &mut Chosen<'_, '_, R>) {
+    if turn.mass_outage {
+        chosen.healthy.clear();
+    }
+}
+
+/// Of many workloads no more than are allowed in all, the oldest first.
+pub(super) fn within_the_budget<R>(turn: &Turn<'_, '_>, chosen: &mut Chosen<'_, '_, R>) {
+    let bounds = turn.bounds;
+    if bounds.each.len() > 1 {
+        chosen.healthy.sort_unstable_by(|a, b| age(a).cmp(&age(b)));
+    }
+    chosen.healthy.truncate(bounds.whole.saturating_sub(bounds.used));
 }
 
 impl<'i> Bounds<'i> {
@@ -125,22 +177,20 @@ impl<'i> Bounds<'i> {
 
     /// What to replace now: broken ones first, for they cost nothing; then the oldest. And what is left then.
     pub(super) fn steps<R>(mut self, reading: &Reading<'_, '_, R>, mass_outage: bool) -> (Vec<Step<R>>, Self) {
-        let (mut free, mut healthy) = (Vec::new(), Vec::new());
-        // Those that cost nothing, too, are at most the budget at a time: a whole fleet may look broken for a moment.
+        let mut chosen = Chosen { free: Vec::new(), healthy: Vec::new() };
         let on_its_way = |cell: &Cell<'_, R>| cell.is_on_its_way();
         let is_freed = |cell: &Cell<'_, R>| cell.freed || (cell.touched && !cell.is_in_flight && on_its_way(cell));
         let mut of_each: Vec<Vec<&Cell<'_, R>>> = self.each.iter().map(|_| Vec::new()).collect();
         let canaries = self.canaries.clone();
         let canaries = canaries.as_ref();
-        let may_go = |cell: &Cell<'_, R>| cell.is_open() && canaries.is_none_or(|canaries| canaries.admits(cell));
+        let may_go = |cell: &Cell<'_, R>| cell.is_open && canaries.is_none_or(|canaries| canaries.admits(cell));
         for cell in reading.cells.iter().filter(|cell| may_go(cell) || is_freed(cell)) {
             of_each[self.index(cell)].push(cell);
         }
-        let mut freed_in_all = 0;
+        let mut freed = Vec::with_capacity(self.each.len());
         for (bound, cells) in self.each.iter().zip(&of_each) {
-            let freed = cells.iter().filter(|cell| is_freed(cell)).count() + bound.absent;
-            freed_in_all += freed;
-            let open = || cells.iter().copied().filter(|cell| cell.is_open());
+            freed.push(cells.iter().filter(|cell| is_freed(cell)).count() + bound.absent);
+            let open = || cells.iter().copied().filter(|cell| cell.is_open);
             let available = open().filter(|cell| cell.is_available()).collect();
             let next = next_ones(reading, available, bound.budget.saturating_sub(bound.used));
             // As a canary one that was broken before proves little, but it may hold what the others wait for.
@@ -149,25 +199,12 @@ impl<'i> Bounds<'i> {
                     !canaries.has_healthy || (next.is_empty() && (cell.is_in_flight || bound.of.is_some()))
                 })
             };
-            let broken = open().filter(|cell| cell.bucket().is_some_and(Bucket::is_broken)).filter(may_prove);
-            let room = if holds(Rule::Broken) { bound.budget.saturating_sub(freed) } else { usize::MAX };
-            free.extend(broken.take(room));
-            healthy.extend(next);
+            chosen.free.extend(open().filter(|cell| cell.is_broken).filter(may_prove));
+            chosen.healthy.extend(next);
         }
-        if holds(Rule::Broken) {
-            free.truncate(self.whole.saturating_sub(freed_in_all).min(self.memorable));
-        }
-        if let Some(canaries) = canaries {
-            free.truncate(canaries.left);
-            healthy.truncate(canaries.left);
-        }
-        if mass_outage {
-            healthy.clear();
-        }
-        if self.each.len() > 1 {
-            healthy.sort_unstable_by(|a, b| age(a).cmp(&age(b)));
-        }
-        healthy.truncate(self.whole.saturating_sub(self.used));
+        let turn = Turn { bounds: &self, freed, mass_outage };
+        reading.rules.pace.iter().for_each(|(_, rule)| rule(&turn, &mut chosen));
+        let Chosen { free, healthy } = chosen;
         for cell in &healthy {
             let index = self.index(cell);
             self.each[index].used += 1;
@@ -227,9 +264,8 @@ impl<'i> Bounds<'i> {
 
     /// How many agents that were broken before were replaced and still are, where that keeps others from their turn.
     pub(super) fn unmended<R>(&self, reading: &Reading<'_, '_, R>) -> Option<WaitingOn> {
-        let is_left = |cell: &Cell<'_, R>| cell.bucket().is_some_and(Bucket::is_broken);
-        let is_full = self.memorable == 0 && holds(Rule::Broken);
-        (is_full && reading.open().any(is_left)).then_some(WaitingOn::Broken(REMEMBERED))
+        let is_full = self.memorable == 0;
+        (is_full && reading.open().any(|cell| cell.is_broken)).then_some(WaitingOn::Broken(REMEMBERED))
     }
 
     /// The workloads that lack Pods.

@@ -13,7 +13,7 @@ use super::Policy;
 use super::share::Share;
 
 /// What a Pod was made from. Displays as a sentence names it.
-pub trait Revision: Clone + Eq + Debug + Display {
+pub trait Revision: Clone + Eq + Debug + Display + 'static {
     /// Whether it is another release than `than`, and not only the same one in another template.
     fn is_another_release(&self, than: &Self) -> bool {
         self != than

@@ -10,8 +10,7 @@ use super::cell::Cell;
 use super::outage::is_mass_outage;
 use super::place::{Closed, Place, Pod, Revision, Standing};
 use super::report::{State, WaitingOn};
-use super::rule::{Rule, holds};
-use super::{Inventory, Policy};
+use super::{Inventory, Policy, Rules};
 
 /// One place that joined may have a fault of its own; so many that fail are a verdict.
 pub(super) const JOINED: usize = 2;
@@ -20,8 +19,8 @@ pub(super) const JOINED: usize = 2;
 const OFF: TimeDelta = TimeDelta::hours(6);
 
 /// The fleet, and what it is read with.
-#[derive(Debug)]
-pub(super) struct Reading<'r, 'a, R> {
+pub(super) struct Reading<'r, 'a, R: 'static> {
+    pub(super) rules: &'r Rules<R>,
     pub(super) policy: &'r Policy,
     pub(super) inventory: &'r Inventory<'a, R>,
     pub(super) now: DateTime<Utc>,
@@ -33,9 +32,9 @@ pub(super) struct Reading<'r, 'a, R> {
     pub(super) surplus: Vec<(&'a Place<'a, R>, &'a Closed)>,
     /// Those of them whose agent we took, and that are kept from getting another.
     pub(super) outside: Vec<(&'a Place<'a, R>, &'a Closed)>,
-    /// Rule 3: so many places are unreachable that no agent is taken from any.
+    /// So many places are unreachable that no agent is taken from any.
     pub(super) mass_outage: Option<MassOutage>,
-    /// Rules 2 and 3: what the rollout is meanwhile, and waits for, while nothing may be replaced.
+    /// What the rollout is meanwhile, and waits for, while nothing may be replaced.
     pub(super) held: Option<(State, WaitingOn)>,
 }
 
@@ -56,11 +55,16 @@ impl MassOutage {
 
 impl<'r, 'a, R> Reading<'r, 'a, R> {
     /// One without places yet.
-    pub(super) fn new(policy: &'r Policy, inventory: &'r Inventory<'a, R>, now: DateTime<Utc>) -> Self {
+    pub(super) fn new(
+        rules: &'r Rules<R>,
+        policy: &'r Policy,
+        inventory: &'r Inventory<'a, R>,
+        now: DateTime<Utc>,
+    ) -> Self {
         let cells = Vec::with_capacity(inventory.places.len());
         let (closed, surplus, outside) = (Vec::new(), Vec::new(), Vec::new());
-        let held = held(policy, now);
-        Self { policy, inventory, now, cells, closed, surplus, outside, mass_outage: None, held }
+        let held = rules.holds.iter().find_map(|(_, rule)| rule(policy, now));
+        Self { rules, policy, inventory, now, cells, closed, surplus, outside, mass_outage: None, held }
     }
 
     /// Takes note of a place where no new Pod may start.
@@ -89,7 +93,7 @@ impl<'r, 'a, R> Reading<'r, 'a, R> {
 
     /// Places whose agent is to be replaced and can be.
     pub(super) fn open(&self) -> impl Iterator<Item = &Cell<'a, R>> {
-        self.cells.iter().filter(|cell| cell.is_open())
+        self.cells.iter().filter(|cell| cell.is_open)
     }
 
     /// Whether places have names of their own.
@@ -100,19 +104,6 @@ impl<'r, 'a, R> Reading<'r, 'a, R> {
     /// When a place changes by the clock alone.
     pub(super) fn until(&self) -> Option<DateTime<Utc>> {
         self.cells.iter().filter_map(|cell| cell.until).min()
-    }
-
-    /// Whether a third of the places is unreachable, NotReady or with an agent that ran and has its time to run again.
-    /// Places that are NotReady for hours are switched off, not in a mass outage.
-    pub(super) fn find_mass_outage(&self) -> Option<MassOutage> {
-        let off_at = |cell: &Cell<'_, R>| cell.place.ready_since.map(|since| since + OFF);
-        let is_off = |cell: &&Cell<'_, R>| !cell.place.is_ready && off_at(cell).is_some_and(|at| at <= self.now);
-        let all = self.cells.len() - self.cells.iter().filter(is_off).count();
-        let is_down = |cell: &&Cell<'_, R>| !cell.place.is_ready && !is_off(cell);
-        let has_ceased = |cell: &&Cell<'_, R>| cell.has_lost() && self.is_named();
-        let down = self.cells.iter().filter(|cell| is_down(cell) || has_ceased(cell)).count();
-        let until = self.cells.iter().filter(is_down).filter_map(off_at).min();
-        (holds(Rule::MassOutage) && is_mass_outage(down, all)).then_some(MassOutage { down, all, until })
     }
 }
 
@@ -146,10 +137,26 @@ impl<'a, R: Revision> Reading<'_, 'a, R> {
     }
 }
 
-/// What the rollout is meanwhile, and waits for, while nothing may be replaced.
-fn held(policy: &Policy, now: DateTime<Utc>) -> Option<(State, WaitingOn)> {
-    let hold = policy.hold.filter(|_| holds(Rule::Hold));
-    let hold = hold.map(|hold| (hold.state, WaitingOn::Hold(hold)));
-    let closed = || policy.calendar.closed(now).filter(|_| holds(Rule::Calendar));
-    hold.or_else(|| closed().map(|closed| (State::Held, WaitingOn::Calendar(closed))))
+/// A third of the places is unreachable, NotReady or with an agent that ran and has its time to run again. Places that
+/// are NotReady for hours are switched off, not in a mass outage.
+pub(super) fn mass_outage<R>(reading: &Reading<'_, '_, R>) -> Option<MassOutage> {
+    let Reading { cells, now, .. } = reading;
+    let off_at = |cell: &Cell<'_, R>| cell.place.ready_since.map(|since| since + OFF);
+    let is_off = |cell: &&Cell<'_, R>| !cell.place.is_ready && off_at(cell).is_some_and(|at| at <= *now);
+    let all = cells.len() - cells.iter().filter(is_off).count();
+    let is_down = |cell: &&Cell<'_, R>| !cell.place.is_ready && !is_off(cell);
+    let has_ceased = |cell: &&Cell<'_, R>| cell.has_lost() && reading.is_named();
+    let down = cells.iter().filter(|cell| is_down(cell) || has_ceased(cell)).count();
+    let until = cells.iter().filter(is_down).filter_map(off_at).min();
+    is_mass_outage(down, all).then_some(MassOutage { down, all, until })
+}
+
+/// A pause, or a stop of everything.
+pub(super) fn is_paused(policy: &Policy, _: DateTime<Utc>) -> Option<(State, WaitingOn)> {
+    policy.hold.map(|hold| (hold.state, WaitingOn::Hold(hold)))
+}
+
+/// Outside of windows, or in a blackout.
+pub(super) fn is_closed(policy: &Policy, now: DateTime<Utc>) -> Option<(State, WaitingOn)> {
+    policy.calendar.closed(now).map(|closed| (State::Held, WaitingOn::Calendar(closed)))
 }

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::cause::Bucket;
 use super::cell::Cell;
 use super::memory::{Memory, Outage, REMEMBERED, Touched};
 use super::place::Place;
@@ -69,7 +68,7 @@ pub(super) fn removed<R>(memory: &Memory<R>) -> (Vec<String>, Option<DateTime<Ut
 /// there, another client may just have replaced them.
 pub(super) fn lacking<R>(reading: &Reading<'_, '_, R>, overdue: BTreeMap<String, usize>) -> BTreeMap<String, usize> {
     let mut lacking = overdue;
-    for cell in reading.cells.iter().filter(|cell| cell.bucket().is_some_and(Bucket::is_broken)) {
+    for cell in reading.cells.iter().filter(|cell| cell.is_broken) {
         let Some(workload) = reading.inventory.workloads.get(cell.place.workload) else { continue };
         if lacking.len() < REMEMBERED || lacking.contains_key(&*workload.name) {
             *lacking.entry(workload.name.to_string()).or_default() += 1;

@@ -1,25 +1,81 @@
-//! The rules in the order in which they hold: the first that has something to say decides.
+//! The engine's rules: a table for each question, in the order in which a plan asks them. The last word on what is done
+//! now has the first rule that has something to say.
 //!
-//! Must not read the fleet itself (that is `bucket`) nor word what it found (that is `cause` and `report`).
+//! Here so that all of them are seen in one place. Must not read the fleet itself (that is `bucket`) nor word what it found (that is `cause` and `report`).
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::back::{Rollback, RollbackPlan, is_back, is_of};
+use super::back::{self, Rollback, RollbackPlan, is_back, is_of};
 use super::begin::begun;
-use super::canary::Canaries;
-use super::cell::Cell;
-use super::context::Context;
-use super::failure::stall_until;
+use super::canary::{self, Canaries};
+use super::cell::{self, Cell};
+use super::context::{self, Context};
+use super::failure;
 use super::forecast::finish;
 use super::memory::{Memory, Phase, StallPhase, Touched};
-use super::pace::Bounds;
+use super::pace::{self, Bounds};
 use super::place::Revision;
-use super::reading::{MassOutage, Reading};
+use super::reading::{self, MassOutage, Reading};
 use super::remember::note_all;
 use super::report::{State, WAITING, WaitingOn};
-use super::rule::{Rule as Switch, holds};
+use super::stall::{self, stall_until};
 use super::waiting::places;
-use super::{Step, Template};
+use super::{Rules, Step, Template, bucket, cause, outage, verdict, zones};
+
+/// A table of rules. Each is named as its function is.
+macro_rules! rows {
+    ($($rule:path),* $(,)?) => { &[$((stringify!($rule), $rule)),*] };
+}
+
+impl<R: Revision> Rules<R> {
+    /// All of them. A test that asks who notices a rule leaves one row out.
+    pub(super) const ALL: &'static Self = &Self {
+        heard: rows![bucket::is_touched, bucket::has_joined],
+        open: rows![cell::is_outdated, cell::is_not_busy, cell::is_reachable],
+        broken: rows![cause::is_without_agent, cause::has_had_its_time],
+        counts: rows![bucket::is_ours],
+        judged: rows![bucket::blinks, verdict::fails_in_time, verdict::crashes_again_and_again],
+        says: rows![
+            verdict::crash_speaks,
+            verdict::overdue_speaks,
+            verdict::lost_node_speaks,
+            verdict::external_trouble_is_silent,
+            verdict::no_room_speaks
+        ],
+        excused: rows![outage::excuse],
+        mass_outage: rows![reading::mass_outage],
+        holds: rows![reading::is_paused, reading::is_closed],
+        lifted: rows![failure::have_recovered],
+        unproven: rows![canary::needs_canaries],
+        rejected: rows![failure::is_rejected_by_hand],
+        fails: rows![
+            failure::as_many_as_allowed,
+            failure::as_many_that_joined,
+            failure::all_that_are_reached,
+            failure::all_where_no_other_may_go
+        ],
+        tries: rows![stall::nothing_else_retries, stall::others_may_go],
+        proof: rows![canary::has_soaked, canary::is_promoted],
+        standstill: rows![failure::moves_nothing_but_failures],
+        template: rows![
+            context::failed_is_put_back,
+            context::stalled_is_put_back,
+            context::canaries_alone_have_it,
+            context::is_right,
+            context::held_stays
+        ],
+        verdict: rows![goes_back, has_failed, is_held, waits_for_template, waits_for_controller],
+        patience: rows![failure::may_recover],
+        way_back: rows![back::one_is_first],
+        zones: rows![zones::per_zone, zones::zone_by_zone],
+        pace: rows![
+            pace::broken_within_the_budget,
+            pace::canaries_alone,
+            pace::none_in_a_mass_outage,
+            pace::within_the_budget
+        ],
+    };
+}
 
 /// What a rule says.
 pub(super) struct Verdict<R> {
@@ -41,13 +97,10 @@ impl<R> Verdict<R> {
     }
 }
 
-/// A rule: `None` where it has nothing to say.
-type Rule<R> = fn(&Context<'_, '_, '_, R>) -> Option<Verdict<R>>;
-
-/// What the rules say.
+/// What the rules say; where they say nothing, agents are replaced.
 pub(super) fn verdict<R: Revision>(context: &Context<'_, '_, '_, R>) -> Verdict<R> {
-    let rules: [Rule<R>; 4] = [goes_back, has_failed, is_held, waits_for_template];
-    rules.iter().find_map(|rule| rule(context)).unwrap_or_else(|| replaces(context))
+    let said = context.reading.rules.verdict.iter().find_map(|(_, rule)| rule(context));
+    said.unwrap_or_else(|| replaces(context))
 }
 
 /// An unresolved failure, and agents that go back from it.
@@ -96,13 +149,19 @@ fn is_held<R: Revision>(context: &Context<'_, '_, '_, R>) -> Option<Verdict<R>> 
     Some(Verdict { finish, ..held })
 }
 
-/// A template that is not what is desired yet, or that its controller has not seen.
+/// A template that is not what is desired yet.
 fn waits_for_template<R: Revision>(context: &Context<'_, '_, '_, R>) -> Option<Verdict<R>> {
+    let is_right = context.template == Template::Keep && context.is_out();
+    (!is_right).then(|| waits(context))
+}
+
+/// A template that its controller has not seen.
+fn waits_for_controller<R: Revision>(context: &Context<'_, '_, '_, R>) -> Option<Verdict<R>> {
+    (!context.reading.inventory.settled).then(|| waits(context))
+}
+
+fn waits<R: Revision>(context: &Context<'_, '_, '_, R>) -> Verdict<R> {
     let Context { reading, bounds, report, .. } = context;
-    let is_unseen = !reading.inventory.settled && holds(Switch::Settled);
-    if context.template == Template::Keep && context.is_out() && !is_unseen {
-        return None;
-    }
     let memory = begun(context);
     let is_idle = report.outdated == 0 && bounds.used == 0 && context.is_out();
     let state = if is_idle { State::Complete } else { State::Rolling };
@@ -112,13 +171,13 @@ fn waits_for_template<R: Revision>(context: &Context<'_, '_, '_, R>) -> Option<V
         let is_begun = memory.started().is_some();
         let verdict = Verdict { next: soaked, ..Verdict::new(memory, state, waiting_on) };
         // The way back from a failure begins no rollout.
-        return Some(if is_begun { verdict } else { rolled_back(reading, still_failed(verdict)) });
+        return if is_begun { verdict } else { rolled_back(reading, still_failed(verdict)) };
     }
     let tried = stall_until(reading, &memory);
     let may_go = context.is_free && bounds.has_room(reading, false);
     let mut waiting_on = places(reading, bounds);
     waiting_on.extend(tried.filter(|_| may_go).map(WaitingOn::Trial));
-    Some(Verdict { next: soaked.into_iter().chain(tried).min(), ..Verdict::new(memory, state, waiting_on) })
+    Verdict { next: soaked.into_iter().chain(tried).min(), ..Verdict::new(memory, state, waiting_on) }
 }
 
 /// What is in flight occupies the budget; broken agents go first, then the oldest.

@@ -10,14 +10,48 @@ use super::Order;
 use super::cause::Cause;
 use super::cell::Cell;
 use super::reading::Reading;
-use super::rule::{Rule, holds};
 
 /// What is known of a zone.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 struct Zone {
     places: usize,
+    /// How many take from the budget.
+    used: usize,
     /// How many more may go.
     room: usize,
+}
+
+impl Default for Zone {
+    fn default() -> Self {
+        Self { places: 0, used: 0, room: usize::MAX }
+    }
+}
+
+/// The zones, and which places of each are open.
+pub(super) struct Zones<'z, 'c, 'a, R> {
+    known: BTreeMap<Option<&'z str>, Zone>,
+    open: BTreeMap<Option<&'z str>, Vec<&'c Cell<'a, R>>>,
+}
+
+/// As many of a zone as it allows.
+pub(super) fn per_zone<R>(reading: &Reading<'_, '_, R>, zones: &mut Zones<'_, '_, '_, R>) {
+    let Some(share) = reading.policy.per_zone else { return };
+    for zone in zones.known.values_mut() {
+        zone.room = share.of(zone.places).saturating_sub(zone.used);
+    }
+}
+
+/// One zone after the other, in their order; places without a zone come last. A zone has its turn until what is on its
+/// way there has arrived.
+pub(super) fn zone_by_zone<R>(reading: &Reading<'_, '_, R>, zones: &mut Zones<'_, '_, '_, R>) {
+    if reading.policy.order != Order::ByZone {
+        return;
+    }
+    let is_stuck = |cell: &Cell<'_, R>| cell.cause.as_ref().is_some_and(Cause::is_trouble);
+    let on_its_way = |cell: &&Cell<'_, R>| cell.is_in_flight && cell.is_on_its_way() && !is_stuck(cell);
+    let moving = reading.cells.iter().filter(on_its_way).map(|cell| cell.place.zone);
+    let turn = zones.open.keys().copied().chain(moving).min_by_key(|zone| (zone.is_none(), *zone));
+    zones.open.retain(|zone, _| Some(*zone) == turn);
 }
 
 /// The healthy places that go next, so many of them at most: of those of the lowest rank the oldest Pods, except what
@@ -40,34 +74,23 @@ pub(super) fn next_ones<'c, 'a, R>(
         oldest(&mut cells, count);
         return cells;
     }
-    let mut zones: BTreeMap<Option<&str>, Zone> = BTreeMap::new();
-    let mut used: BTreeMap<Option<&str>, usize> = BTreeMap::new();
+    let mut zones: Zones<'_, 'c, 'a, R> = Zones { known: BTreeMap::new(), open: BTreeMap::new() };
     for cell in &reading.cells {
-        zones.entry(cell.place.zone).or_default().places += 1;
-        *used.entry(cell.place.zone).or_default() += usize::from(cell.is_in_flight);
+        let zone = zones.known.entry(cell.place.zone).or_default();
+        zone.places += 1;
+        zone.used += usize::from(cell.is_in_flight);
     }
     for (place, _) in &reading.outside {
-        *used.entry(place.zone).or_default() += 1;
+        zones.known.entry(place.zone).or_default().used += 1;
     }
-    for (name, zone) in &mut zones {
-        let whole = policy.per_zone.filter(|_| holds(Rule::PerZone)).map_or(usize::MAX, |share| share.of(zone.places));
-        zone.room = whole.saturating_sub(used.get(name).copied().unwrap_or_default());
-    }
-    let mut open: BTreeMap<Option<&str>, Vec<&'c Cell<'a, R>>> = BTreeMap::new();
     for cell in cells {
-        open.entry(cell.place.zone).or_default().push(cell);
+        zones.open.entry(cell.place.zone).or_default().push(cell);
     }
-    if policy.order == Order::ByZone && holds(Rule::Zones) {
-        // Places without a zone come last. A zone has its turn until what is on its way there has arrived.
-        let is_stuck = |cell: &Cell<'_, R>| cell.cause.as_ref().is_some_and(Cause::is_trouble);
-        let on_its_way = |cell: &&Cell<'_, R>| cell.is_in_flight && cell.is_on_its_way() && !is_stuck(cell);
-        let moving = reading.cells.iter().filter(on_its_way).map(|cell| cell.place.zone);
-        let turn = open.keys().copied().chain(moving).min_by_key(|zone| (zone.is_none(), *zone));
-        open.retain(|zone, _| Some(*zone) == turn);
-    }
+    reading.rules.zones.iter().for_each(|(_, rule)| rule(reading, &mut zones));
+    let Zones { known, open } = zones;
     let mut left: Vec<(Zone, Vec<&'c Cell<'a, R>>)> = Vec::with_capacity(open.len());
     for (name, mut cells) in open {
-        let zone = zones.get(&name).copied().unwrap_or_default();
+        let zone = known.get(&name).copied().unwrap_or_default();
         let remaining = cells.len();
         oldest(&mut cells, count.min(zone.room));
         cells.reverse();

@@ -5,6 +5,7 @@
 mod histories;
 mod replicas;
 
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::calendar::Blackout;
+use super::decide::plan_by;
 use super::guard::Guard;
 use super::ledger::Ledger;
 use super::*;
@@ -48,6 +50,20 @@ const WORDS: Words = Words {
     template: "the template",
     closes: "a gate",
 };
+
+thread_local! {
+    /// The rules to plan by; `None`: all of them.
+    static RULES: Cell<Option<&'static Rules<Number>>> = const { Cell::new(None) };
+}
+
+fn plan(
+    policy: &Policy,
+    desired: Option<&Desired<Number>>,
+    inventory: &Inventory<'_, Number>,
+    now: DateTime<Utc>,
+) -> Plan<Number> {
+    plan_by(RULES.get().unwrap_or(Rules::ALL), policy, desired, inventory, now)
+}
 
 fn at(second: i64) -> DateTime<Utc> {
     DateTime::from_timestamp(1_000_000 + second, 0).unwrap()

@@ -191,7 +191,7 @@ proptest! {
 }
 
 #[test]
-fn of_many_workloads_one_begins_and_each_success_admits_one_more() {
+pub(super) fn of_many_workloads_one_begins_and_each_success_admits_one_more() {
     let mut world = World::new(&[(2, Share::Count(1)); 10]);
     let mut in_flight = Vec::new();
     for _ in 0..5 {
@@ -291,15 +291,15 @@ fn a_workload_that_others_are_replacing_stops_no_other() {
 }
 
 #[test]
-fn a_successor_that_crashes_where_no_other_may_go_is_a_failure_whatever_the_budget() {
+pub(super) fn a_successor_that_crashes_where_no_other_may_go_is_a_failure_whatever_the_budget() {
     let mut world = World::new(&[(4, Share::Count(2))]);
     world.is_bad = true;
     world.look();
     world.turn(9, 9);
     // Two went; a budget of the cluster's holds the others.
     world.pods.remove(world.pods.iter().position(|(_, pod)| pod.trouble.is_some()).unwrap());
+    (world.is_bad, world.is_held) = (false, true);
     world.make(0, 2, true);
-    world.is_held = true;
     assert_eq!(world.look().report.state, State::Failed);
 }
 

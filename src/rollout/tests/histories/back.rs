@@ -18,7 +18,7 @@ fn run(drive: &Drive, minor: u32) -> usize {
 }
 
 #[test]
-fn agents_of_a_failed_version_are_rolled_back_one_first_and_the_others_stay() {
+pub(super) fn agents_of_a_failed_version_are_rolled_back_one_first_and_the_others_stay() {
     let mut drive = rolls_back(10, 3);
     drive.bad.insert(2);
     drive.evaluate(2, 1);

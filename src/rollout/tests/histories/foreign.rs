@@ -62,6 +62,16 @@ pub(super) fn one_that_joined_and_crashes_begins_the_soak_again_and_two_are_a_ve
 }
 
 #[test]
+pub(super) fn two_that_joined_and_crash_are_a_verdict_whatever_the_budget() {
+    let mut drive = drive(policy(Share::Count(5)));
+    drive.evaluate(2, 0);
+    joins(&mut drive, "first", 5, true);
+    joins(&mut drive, "second", 6, true);
+    drive.evaluate(2, 10);
+    assert_eq!(drive.state(), State::Failed);
+}
+
+#[test]
 fn those_that_join_take_from_no_budget() {
     let mut drive = drive(policy(Share::Count(1)));
     drive.evaluate(2, 0);

@@ -27,6 +27,7 @@ mod words;
 mod world;
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
@@ -36,8 +37,8 @@ use serde::{Deserialize, Serialize};
 
 use super::at;
 use crate::rollout::{
-    self, Bucket, Closed, Failure, Hold, Inventory, Loss, Occupant, Phase, Place, Policy, Report, Share, Source, Stall,
-    StallPhase, Standing, State, Step, Template, Trouble, WaitingOn, Withdrawn, Word, Words,
+    self, Bucket, Closed, Failure, Hold, Inventory, Loss, Occupant, Phase, Place, Policy, Report, Rules, Share, Source,
+    Stall, StallPhase, Standing, State, Step, Template, Trouble, WaitingOn, Withdrawn, Word, Words,
 };
 
 const WORDS: Words = Words {
@@ -83,6 +84,20 @@ impl fmt::Display for Release {
 
 type Pod = rollout::Pod<Release>;
 type Desired = rollout::Desired<Release>;
+
+thread_local! {
+    /// The rules to plan by; `None`: all of them.
+    static RULES: Cell<Option<&'static Rules<Release>>> = const { Cell::new(None) };
+}
+
+fn plan(
+    policy: &Policy,
+    desired: Option<&Desired>,
+    inventory: &Inventory<'_, Release>,
+    now: DateTime<Utc>,
+) -> rollout::Plan<Release> {
+    rollout::decide::plan_by(RULES.get().unwrap_or(Rules::ALL), policy, desired, inventory, now)
+}
 
 /// Where an agent belongs.
 #[derive(Debug, Clone)]
@@ -239,7 +254,7 @@ impl Fleet {
 
     fn plan(&self, policy: &Policy, desired: &Desired, now: i64) -> Plan {
         let places = self.places(desired);
-        Plan::of(rollout::plan(policy, Some(desired), &self.inventory(&places), at(now)), &self.memory)
+        Plan::of(plan(policy, Some(desired), &self.inventory(&places), at(now)), &self.memory)
     }
 
     fn inventory<'a>(&'a self, places: &'a [Place<'a, Release>]) -> Inventory<'a, Release> {

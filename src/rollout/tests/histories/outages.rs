@@ -76,7 +76,7 @@ pub(super) fn while_all_nodes_are_unreachable_nothing_is_rejected_or_rolled_back
 }
 
 #[test]
-fn a_node_lost_alone_after_an_outage_counts_as_before() {
+pub(super) fn a_node_lost_alone_after_an_outage_counts_as_before() {
     let mut drive = halfway(Policy { max_failures: Some(1), ..policy(Share::Count(3)) });
     set(&mut drive, 6..9, false, 110);
     drive.run(2, 110, 410);
@@ -224,7 +224,7 @@ pub(super) fn what_was_never_started_fills_the_budget_and_rejects_nothing_howeve
 }
 
 #[test]
-fn an_agent_that_ran_and_is_not_ready_is_lacking_after_a_moment_and_joins_nothing() {
+pub(super) fn an_agent_that_ran_and_is_not_ready_is_lacking_after_a_moment_and_joins_nothing() {
     let mut fleet = Fleet::new(20, 1);
     for number in 0..19 {
         fleet.change(number, |pod| {

@@ -92,7 +92,7 @@ pub(super) fn canary(who: Who, soak: i64) -> Policy {
 }
 
 #[test]
-fn a_canary_is_first_and_the_others_follow_when_it_stayed_available() {
+pub(super) fn a_canary_is_first_and_the_others_follow_when_it_stayed_available() {
     let mut drive = Drive::new(6, canary(Who::Some(Share::Count(1)), 600));
     drive.run(2, 0, 600);
     assert_eq!(drive.nodes(), ["node-000"]);

@@ -17,7 +17,7 @@ pub(super) fn the_template_advances_before_the_first_deletion_and_only_then_do_p
     assert_eq!(names, ["pod-0", "pod-1"], "the oldest first, as many as the budget");
     let places = fleet.places(&desired(2));
     let unseen = Inventory { settled: false, ..fleet.inventory(&places) };
-    let unsettled = rollout::plan(&policy(Share::Percent(10)), Some(&desired(2)), &unseen, at(1));
+    let unsettled = plan(&policy(Share::Percent(10)), Some(&desired(2)), &unseen, at(1));
     assert!(unsettled.steps.is_empty(), "the DaemonSet controller has not seen the template");
 }
 
@@ -39,7 +39,7 @@ pub(super) fn a_hold_keeps_template_and_pods_and_says_so() {
     let places = fleet.places(&desired(2));
     let unborn = Inventory { template: None, ..fleet.inventory(&places) };
     let paused = Policy { hold: Some(PAUSED), ..policy(Share::Count(1)) };
-    let first_install = rollout::plan(&paused, Some(&desired(2)), &unborn, at(0));
+    let first_install = plan(&paused, Some(&desired(2)), &unborn, at(0));
     assert_eq!(first_install.template, Template::Advance, "a first install replaces nothing, so nothing holds it");
 }
 
@@ -102,7 +102,7 @@ fn a_failed_rollout_stays_failed_before_the_restored_template_is_seen() {
     let places = fleet.places(&desired(1));
     for settled in [false, true] {
         let inventory = Inventory { settled, ..fleet.inventory(&places) };
-        let plan = rollout::plan(&policy(Share::Count(2)), Some(&desired(1)), &inventory, at(21));
+        let plan = plan(&policy(Share::Count(2)), Some(&desired(1)), &inventory, at(21));
         assert_eq!((plan.report.state, plan.steps.len()), (State::Failed, 0), "settled: {settled}");
     }
 }
@@ -227,6 +227,29 @@ fn an_agent_that_was_ready_gets_its_time_again_and_a_drained_node_is_busy() {
 }
 
 #[test]
+pub(super) fn an_agent_that_is_not_ready_or_finds_no_room_in_time_has_failed() {
+    for trouble in [None, Some(Trouble::Capacity("Insufficient cpu".to_owned()))] {
+        let mut fleet = Fleet::new(10, 2);
+        fleet.rolling_since(-1_000);
+        fleet.pods[0] = pod(100, "node-000", 2, 0, false);
+        fleet.change(0, |pod| pod.trouble.clone_from(&trouble));
+        let failure = |now| fleet.plan(&policy(Share::Count(1)), &desired(2), now).memory.rollout.failure;
+        assert_eq!((failure(299).is_some(), failure(300).is_some()), (false, true), "{trouble:?}");
+    }
+}
+
+#[test]
+pub(super) fn an_old_agent_on_an_unreachable_node_keeps_no_rollout_alive() {
+    let mut fleet = Fleet::new(2, 2);
+    fleet.rolling_since(-10);
+    fleet.pods[0] = pod(100, "node-000", 2, 0, true);
+    let node = fleet.node(1);
+    (node.ready, node.ready_since) = (false, Some(at(-1_000)));
+    fleet.change(1, |pod| pod.ready_since = None);
+    assert_eq!(fleet.plan(&policy(Share::Count(1)), &desired(2), 10).report.state, State::Complete);
+}
+
+#[test]
 fn an_agent_whose_node_gets_a_taint_is_left_running_and_counted_apart() {
     let mut fleet = Fleet::new(3, 2);
     for node in &mut fleet.nodes[..2] {
@@ -280,7 +303,7 @@ pub(super) fn a_verdict_is_withdrawn_at_most_twice_when_the_failed_agents_stay_a
 }
 
 #[test]
-fn external_trouble_is_retried_one_by_one_where_nothing_retries() {
+pub(super) fn external_trouble_is_retried_one_by_one_where_nothing_retries() {
     let mut fleet = Fleet::new(10, 1);
     fleet.rolling_since(0);
     fleet.memory.rollout.touched.since = Some(at(0));

@@ -119,7 +119,7 @@ impl World {
         let refused = self.truth.refused.as_deref().filter(|_| is_short);
         let places = self.truth.places_of(&self.shown, &wanted, refused.is_some());
         let inventory = Inventory { refused, ..self.truth.inventory(&places) };
-        let plan = rollout::plan(&self.policy, Some(&wanted), &inventory, at(self.clock));
+        let plan = plan(&self.policy, Some(&wanted), &inventory, at(self.clock));
         let plan = Plan::of(plan, &self.truth.memory);
         match plan.template {
             Template::Advance => self.truth.template = wanted.revision.clone(),
@@ -177,7 +177,7 @@ impl World {
         let refused = self.truth.refused.as_deref().filter(|_| is_short);
         let places = self.truth.places_of(&self.shown, &wanted, refused.is_some());
         let inventory = Inventory { refused, ..self.truth.inventory(&places) };
-        let plan = rollout::plan(&self.policy, Some(&wanted), &inventory, at(self.clock + seconds));
+        let plan = plan(&self.policy, Some(&wanted), &inventory, at(self.clock + seconds));
         Plan::of(plan, &self.truth.memory)
     }
 
