@@ -103,7 +103,7 @@ struct Rules<R: 'static> {
     template: Rows<fn(&context::Context<'_, '_, '_, R>) -> Option<Template>>,
     /// What is done: the first that says it; otherwise agents are replaced.
     verdict: Rows<fn(&context::Context<'_, '_, '_, R>) -> Option<rules::Verdict<R>>>,
-    /// Until when no running agent goes back: the first that says so.
+    /// Until when no running agent is rolled back: the first that says so.
     patience: Rows<fn(&reading::Reading<'_, '_, R>, &Failure<R>) -> Option<DateTime<Utc>>>,
     /// How far a way back is: the first that says so; otherwise all go.
     way_back: Rows<back::HowFar<R>>,

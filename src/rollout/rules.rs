@@ -1,7 +1,8 @@
-//! The engine's rules: a table for each question, in the order in which a plan asks them. The last word on what is done
-//! now has the first rule that has something to say.
+//! The engine's rules: a table for each question, in the order in which a plan asks them. What is done now is said by
+//! the first rule that has something to say.
 //!
-//! Here so that all of them are seen in one place. Must not read the fleet itself (that is `bucket`) nor word what it found (that is `cause` and `report`).
+//! Here so that all of them are seen in one place. Must not read the fleet itself (that is `bucket`) nor word what it
+//! found (that is `cause` and `report`).
 
 use chrono::{DateTime, TimeDelta, Utc};
 
