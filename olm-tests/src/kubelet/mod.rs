@@ -9,7 +9,6 @@ mod behaviour;
 mod containers;
 mod environment;
 mod seen;
-mod shared;
 mod spec;
 mod status;
 mod volumes;

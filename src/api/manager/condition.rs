@@ -51,8 +51,8 @@ pub enum Reason {
     /// Components that served do not serve any more. The message names them, and those that need them. See `kubectl
     /// describe pod` of their Pods.
     ComponentsUnavailable,
-    /// A Pod cannot start, crashes, or has not been Ready for ten minutes. The message quotes its kubelet, or says since
-    /// when. Correct the image or command in the spec, or what the message names.
+    /// A Pod cannot start, crashes, or has not been Ready for ten minutes. The message quotes its kubelet, or says
+    /// since when. Correct the image or command in the spec, or what the message names.
     PodsFailing,
     /// An entry of `services` is incomplete or unknown, or the Secret that identifies a store is gone or damaged. The
     /// message names which, and the remedy. Other components proceed, and running Pods of this one stay as they are.
