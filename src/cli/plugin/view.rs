@@ -46,7 +46,7 @@ pub(super) async fn view(cx: &Cx, reached: &Reached, found: &[Object]) -> Result
     let (mut terminate, mut hangup) = (listen(SignalKind::terminate())?, listen(SignalKind::hangup())?);
     let mut interrupt = listen(SignalKind::interrupt())?;
     let mut terminal = ratatui::try_init().map_err(|error| format!("the terminal cannot be used: {error}"))?;
-    let mut watched = Watched::of(reached, first.kind, &first.namespace()).await;
+    let mut watched = Watched::of(reached, first.kind, &first.namespace());
     let (mut view, mut events) = (View { shown: 0, chosen: None, first: None }, EventStream::new());
     let mut asked: Option<Instant> = None;
     let ended = loop {
@@ -98,14 +98,17 @@ pub(super) async fn view(cx: &Cx, reached: &Reached, found: &[Object]) -> Result
         }
         if view.shown != before {
             let next = shown[view.shown];
-            (watched, asked) = (Watched::of(reached, next.kind, &next.namespace()).await, None);
+            (watched, asked) = (Watched::of(reached, next.kind, &next.namespace()), None);
         }
     };
     ratatui::restore();
     ended?;
-    let fleet = watched.fleet();
-    let code = watched.object(&fleet, &shown[view.shown].name()).map_or(WELL, |object| object.code());
-    Ok(code)
+    let (fleet, object) = (watched.fleet(), shown[view.shown]);
+    Ok(match watched.object(&fleet, &object.name()) {
+        Some(now) => now.code(),
+        None if watched.is_listed() => WELL,
+        None => object.code(),
+    })
 }
 
 /// Takes what was pressed; returns whether to go on.

@@ -31,8 +31,6 @@ use crate::kernel::Reached;
 
 /// A watch that had no answer may have one again, and nothing to show: after so long it is found out.
 const ASKS_AGAIN: Duration = Duration::from_secs(5);
-/// An API server that does not answer within this is taken not to let us see all namespaces.
-const MAY_SEE: Duration = Duration::from_secs(2);
 /// No more than so many pictures a second are drawn.
 const BETWEEN: Duration = Duration::from_millis(200);
 /// A picture takes at most one twentieth of the time.
@@ -56,7 +54,6 @@ type Unlisted = Arc<Mutex<BTreeSet<String>>>;
 /// What watches have shown of the objects of one kind in one namespace.
 pub(super) struct Watched {
     kind: Managed,
-    namespace: String,
     agents: Store<OneAgent>,
     rollouts: Store<DaemonSetRollout>,
     nodes: Store<NodeFacts>,
@@ -70,8 +67,7 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// Begins to watch. OneAgents of other namespaces may keep nodes, too: they are watched where the caller may.
-    pub(super) async fn of(reached: &Reached, kind: Managed, namespace: &str) -> Self {
+    pub(super) fn of(reached: &Reached, kind: Managed, namespace: &str) -> Self {
         let mut watches = Watches {
             reached: reached.clone(),
             kind,
@@ -84,16 +80,9 @@ impl Watched {
         let (is_agent, is_set) = (kind == Managed::Oneagent, kind == Managed::Daemonsetrollout);
         let config = || watcher::Config::default();
         let labelled = config().labels(label(kind));
-        let everywhere = Api::<OneAgent>::all(client());
-        let first = ListParams::default().limit(1);
-        let answer = async { is_agent && everywhere.list_metadata(&first).await.is_ok() };
-        // The keyboard is not read meanwhile.
-        let may_see_all = tokio::time::timeout(MAY_SEE, answer).await.unwrap_or_default();
-        let agents = if may_see_all { everywhere } else { Api::namespaced(client(), namespace) };
         Self {
             kind,
-            namespace: namespace.to_owned(),
-            agents: watches.keep(is_agent, agents, config()),
+            agents: watches.keep(is_agent, Api::namespaced(client(), namespace), config()),
             rollouts: watches.keep(is_set, Api::namespaced(client(), namespace), config()),
             nodes: watches.keep(true, Api::all(client()), config()),
             pods: watches.keep(true, Api::namespaced(client(), namespace), labelled.clone()),
@@ -130,14 +119,17 @@ impl Watched {
         self.troubles.lock().values().next().cloned()
     }
 
+    /// Whether all first lists have come.
+    pub(super) fn is_listed(&self) -> bool {
+        self.unlisted.lock().is_empty()
+    }
+
     /// The object of this name, as it is now; nothing before all lists have come, as nodes and Pods would be missing.
     pub(super) fn object(&self, fleet: &Fleet, name: &str) -> Option<Object> {
-        if !self.unlisted.lock().is_empty() {
+        if !self.is_listed() {
             return None;
         }
-        let is_it = |metadata: &ObjectMeta| {
-            metadata.name.as_deref() == Some(name) && metadata.namespace.as_deref() == Some(&*self.namespace)
-        };
+        let is_it = |metadata: &ObjectMeta| metadata.name.as_deref() == Some(name);
         let whole = if self.kind == Managed::Oneagent {
             serde_json::to_value(fleet.agents.iter().find(|agent| is_it(&agent.metadata))?)
         } else {

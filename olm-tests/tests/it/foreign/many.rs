@@ -26,7 +26,8 @@ fn twenty_rollouts_on_one_fleet_keep_to_their_own_budgets_and_wait_for_no_other(
         }
         // Two that nothing can be done for.
         lab.rollout_named("missing", &json!({ "daemonSet": "missing" }));
-        lab.rollout_named("agent", &json!({ "daemonSet": "Agent" }));
+        let nowhere = json!([{ "start": "02:00", "duration": "1h", "timeZone": "Europe/Wien" }]);
+        lab.rollout_named("agent", &json!({ "daemonSet": "missing", "rollout": { "windows": nowhere } }));
         let all = format!("lab={}", lab.name);
         let says = async |message: &str, count: usize| {
             eventually(&format!("{count} Pods say {message}"), LONG, || async {

@@ -64,13 +64,11 @@ pub(super) async fn dashboard(cx: &Cx) -> Result<u8, String> {
     for object in found.into_iter().filter(|object| object.kind.of_nodes().is_ok()) {
         let key = (object.kind, object.namespace());
         let known = sources.iter().find(|(known, _)| *known == key).map(|(_, watched)| watched.clone());
-        let watched = if let Some(watched) = known {
-            watched
-        } else {
-            let watched = Arc::new(Watched::of(&reached, key.0, &key.1).await);
+        let watched = known.unwrap_or_else(|| {
+            let watched = Arc::new(Watched::of(&reached, key.0, &key.1));
             sources.push((key, watched.clone()));
             watched
-        };
+        });
         shown.push((object, watched));
     }
     if shown.is_empty() {

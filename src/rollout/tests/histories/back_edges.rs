@@ -194,6 +194,30 @@ fn those_that_follow_are_judged_too_though_each_is_ready_for_a_moment() {
 }
 
 #[test]
+fn those_that_follow_one_that_runs_are_judged_too() {
+    let mut drive = after_a_failure(10, 2);
+    let went = |drive: &Drive, number: usize| drive.fleet.pods[number].revision == Some(revision(1));
+    let phase = |drive: &Drive| drive.fleet.memory.rollout.back.as_ref().map(|back| back.phase);
+    drive.evaluate(1, 100);
+    let tried: Vec<usize> = (0..10).filter(|number| went(&drive, *number)).collect();
+    drive.evaluate(1, 101);
+    assert_eq!((tried.len(), phase(&drive)), (1, Some(BackPhase::Going)));
+    for now in (102..700).step_by(10) {
+        for number in (0..10).filter(|number| !tried.contains(number)) {
+            if went(&drive, number) {
+                drive.fleet.change(number, |pod| {
+                    (pod.ready_since, pod.restarts) = (Some(at(now)), 3);
+                    pod.trouble = Some(Trouble::Crash("restarted 3 times".into()));
+                });
+            }
+        }
+        drive.evaluate(1, now);
+    }
+    assert_eq!(phase(&drive), Some(BackPhase::Refused), "{}", drive.waits());
+    assert!(drive.replaced.len() <= 5, "{}", drive.replaced.len());
+}
+
+#[test]
 fn a_node_whose_agent_never_ran_well_refuses_no_way_back() {
     let mut drive = Drive::new(20, Policy { rolls_back: true, ..policy(Share::Count(2)) });
     let crash = |pod: &mut Pod| (pod.ready_since, pod.trouble) = (None, Some(Trouble::Crash("1".into())));

@@ -119,3 +119,12 @@ fn a_rule_that_is_left_out_is_noticed() {
     once.dedup();
     assert_eq!(once.len(), names.len(), "each rule has a name of its own");
 }
+
+#[test]
+fn the_rules_are_documented_in_their_order() {
+    let page = include_str!("../../../../docs/development.md");
+    let (_, table) = page.split_once("| question | rules, in their order |").expect("the table");
+    let table = table.split_once("\n\n").map_or(table, |(table, _)| table);
+    let documented: Vec<&str> = table.split('`').skip(1).step_by(2).collect();
+    assert_eq!(documented, names());
+}
