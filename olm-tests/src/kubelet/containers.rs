@@ -29,7 +29,7 @@ const PROBE: Duration = Duration::from_secs(1);
 /// Those that take long rest for longer, and at most for what is Kubernetes' default.
 const REST: Duration = Duration::from_secs(10);
 /// And they take no longer than so.
-const PROBE_SECONDS: u32 = 15;
+const PROBE_SECONDS: u32 = 30;
 /// A container that was ready is so until its probe has failed so often in a row, as with the real kubelet.
 const FAILURES: u32 = 3;
 /// The containers of a Pod share so many bytes for their last words.
