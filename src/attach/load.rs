@@ -88,7 +88,12 @@ fn judged(answer: &str) -> Result<(), Refusal> {
         ("0", _) if text.contains("Dynamic agent loading is not enabled") => {
             Err(Refusal::of(Reason::AttachDisabled, text))
         }
-        _ => Err(failed(format!("the JVM refuses the exporter: {code} {text}; its log says more"))),
+        // One that ends closes the socket.
+        ("", "") => Err(failed("the JVM closed the connection without an answer; its log says more".to_owned())),
+        (code, _) => {
+            let said = format!("{code} {text}");
+            Err(failed(format!("the JVM refuses the exporter: {}; its log says more", said.trim())))
+        }
     }
 }
 
@@ -101,8 +106,10 @@ mod tests {
         for good in ["0\n0\n", "0\nreturn code: 0\n", "0\n"] {
             assert_eq!(judged(good), Ok(()), "{good:?}");
         }
-        for bad in ["0\nreturn code: 102\n", "100\nNo such agent", "", "0\nload failed"] {
-            assert_eq!(judged(bad).unwrap_err().reason, Reason::LoadFailed, "{bad:?}");
+        for bad in ["0\nreturn code: 102\n", "100\nNo such agent", "", "100\n", "0\nload failed"] {
+            let refusal = judged(bad).unwrap_err();
+            assert_eq!(refusal.reason, Reason::LoadFailed, "{bad:?}");
+            assert!(!refusal.message.contains("  ") && !refusal.message.contains(" ;"), "{}", refusal.message);
         }
         let forbidden =
             judged("0\nDynamic agent loading is not enabled. Use -XX:+EnableDynamicAgentLoading").unwrap_err();
