@@ -67,3 +67,11 @@ fn where_no_node_can_be_a_canary_none_goes_and_that_is_said() {
     Arc::make_mut(&mut all.nodes[1]).labels.insert("ring".to_owned(), "first".to_owned());
     assert_eq!(goes(&settled(&all, &memory, 200)), ["p1"]);
 }
+
+#[test]
+fn a_name_that_no_daemonset_can_have_is_named_also_where_no_schema_refused_it() {
+    let object = json!({ "apiVersion": "oneagent-operator.github.io/v1alpha1", "kind": "DaemonSetRollout",
+        "metadata": { "name": "a", "namespace": "n" }, "spec": { "daemonSet": "Agent" } });
+    let why = crate::daemonset_rollout::resolve::resolve(&serde_json::from_value(object).unwrap()).unwrap_err();
+    assert!(why.contains("spec.daemonSet is \"Agent\", which is no name of a DaemonSet"), "{why}");
+}
