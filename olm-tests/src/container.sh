@@ -33,6 +33,15 @@ done
 mount --bind "$message" "$root/dev/termination-log"
 mkdir "$root/dev/image"
 mount --bind "$image" "$root/dev/image"
+# Where containers share their processes, a process's cgroup names its container. Here the process itself does.
+if [ -n "$RIG_SHARED" ]; then
+    for one in /proc/[0-9]*; do
+        id=$(tr '\0' '\n' 2>/dev/null <"$one/environ" | sed -n 's/^RIG_CONTAINER=//p')
+        if [ -z "$id" ]; then continue; fi
+        echo "0::/pod/cri-containerd-$id.scope" >"$root/cgroup-${one#/proc/}"
+        mount --bind "$root/cgroup-${one#/proc/}" "$one/cgroup" 2>/dev/null || :
+    done
+fi
 mount --move "$root/dev" /dev
 mount --bind "$tmp" /tmp
 if [ "$access" = ro ]; then mount -o remount,bind,ro /tmp; fi

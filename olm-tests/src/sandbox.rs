@@ -231,7 +231,9 @@ impl Sandbox {
             program.mounts.iter().map(|(folder, path)| format!("{}:{path}", folder.display())).collect();
         add(&[if program.is_read_only { "ro" } else { "rw" }, &mounts.join(" ")]);
         words.extend(program.words.iter().cloned());
-        let process = Process::start(name, Path::new("/usr/bin/nsenter"), &words[1..], &program.environment, &log);
+        let mut environment = program.environment.clone();
+        environment.push(("RIG_CONTAINER".to_owned(), id.clone()));
+        let process = Process::start(name, Path::new("/usr/bin/nsenter"), &words[1..], &environment, &log);
         Container { process, id, root, environment: program.environment.clone() }
     }
 }

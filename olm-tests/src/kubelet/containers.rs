@@ -13,6 +13,7 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::Kubelet;
+use super::shared::{HOLDER, holder, names_containers};
 use super::spec::{Spec, joined, specs};
 use super::status::{done, ended_for, init_containers, initializing, now};
 use crate::jvm::image;
@@ -182,6 +183,9 @@ impl Kubelet {
         let Ok(sandbox) = sandbox.await else { return false };
         let running = Arc::new(Running::default());
         self.real.0.lock().expect("Pods").insert(pod.uid().unwrap_or_default(), running.clone());
+        if let Some(holder) = holder(pod, &sandbox).await {
+            running.containers.lock().expect("containers").insert(HOLDER.to_owned(), holder);
+        }
         let mut statuses: BTreeMap<String, Status> = BTreeMap::new();
         if !self.initialize_containers(pod, &sandbox, &running, &before).await {
             return true;
@@ -314,6 +318,7 @@ impl Kubelet {
             *value = expanded(value, &known);
         }
         environment.extend(image.environment.clone());
+        environment.extend(names_containers(pod, spec));
         let own_words = spec.words.iter().map(|word| expanded(word, &known)).collect();
         let program = Program {
             words: if spec.has_command { own_words } else { [image.words, own_words].concat() },
@@ -327,7 +332,7 @@ impl Kubelet {
         if running.is_ending.load(Ordering::Relaxed) {
             return;
         }
-        let beside = spec.target.as_ref().and_then(|target| containers.get(target));
+        let beside = containers.get(spec.target.as_deref().unwrap_or(HOLDER));
         if spec.target.is_some() && beside.is_none() {
             return;
         }

@@ -9,6 +9,7 @@ mod behaviour;
 mod containers;
 mod environment;
 mod seen;
+mod shared;
 mod spec;
 mod status;
 mod volumes;

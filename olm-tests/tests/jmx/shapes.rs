@@ -11,6 +11,49 @@ fn script(text: &str) -> Value {
     json!({ "command": ["bash", "-c", text] })
 }
 
+/// A Pod's spec with two containers of JVMs, one of which runs a script instead.
+fn beside(names: [&str; 2], scripted: Option<(&str, &str)>) -> Value {
+    let containers = names.map(|name| {
+        let mut container = json!({ "name": name, "image": "jvm:any" });
+        if let Some((_, text)) = scripted.filter(|(whose, _)| *whose == name) {
+            container["command"] = script(text)["command"].clone();
+        }
+        container
+    });
+    json!({ "containers": containers, "securityContext": { "runAsUser": 0 } })
+}
+
+/// All processes are in sight of what joins one container, and it takes the JVM of that one.
+#[test]
+fn containers_that_share_processes_have_the_right_jvm_load() {
+    run(async {
+        let lab = Lab::of_jvms("jmx-shared").await;
+        let both = beside(["app", "other"], None);
+        let second = beside(["other", "app"], Some(("other", "sleep 600")));
+        for (pod, jvms, mut spec) in [("both", 2, both), ("second", 1, second)] {
+            spec["shareProcessNamespace"] = true.into();
+            lab.jvm(pod, "", &json!({}), &spec);
+            lab.runs(pod).await;
+            let now = lab.pod(pod).await;
+            eventually("all of them are in sight", SOON, || async {
+                let processes = lab.shell(&now, "other", "cat /proc/[0-9]*/comm 2>/dev/null; true").await?;
+                if processes.matches("java").count() == jvms { Ok(()) } else { Err(processes) }
+            })
+            .await;
+        }
+        lab.exporter(&json!({ "rollout": { "maxConcurrent": "100%", "canary": { "soak": "0s" } } }));
+        lab.exporting(&["both", "second"]).await;
+        // What joined the first container of the second Pod saw the JVM of the other one, and let it be.
+        for (pod, runs) in [("both", 1), ("second", 2)] {
+            assert!(lab.is_touched(pod, "app").await && !lab.is_touched(pod, "other").await, "{pod}");
+            assert!(lab.metrics(pod, PORT).await.expect("an answer").contains("jvm_"), "{pod}");
+            assert_eq!((lab.joined(pod).await.len(), lab.restarts(pod).await), (runs, 0), "{pod}");
+            assert!(lab.has_loaded_once(pod).await, "{pod}");
+        }
+        lab.end().await;
+    });
+}
+
 /// As the kernel does it: it kills what takes most, which is the JVM, and the container ends with it.
 #[test]
 fn a_canary_killed_for_memory_stops_all_until_an_edit() {
