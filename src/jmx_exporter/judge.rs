@@ -269,6 +269,8 @@ impl Judge<'_> {
                     *run.asked.min_free_memory != *self.input.resolved.min_free_memory
                 }
                 Why::Obstacle(Obstacle::NotReachable) => self.is_another_identity(instance, &refused),
+                // An edit forgave it: the container started another JVM, in which nothing was loaded yet.
+                Why::Obstacle(Obstacle::Harmed) => true,
                 _ => false,
             };
             let state = refused_for(&refused);

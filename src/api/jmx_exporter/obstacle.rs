@@ -89,7 +89,7 @@ pub enum Obstacle {
     /// it. Restart the Pod to have it tried again.
     TooManyRuns,
     /// The JVM, or its container, ended within ten seconds after it loaded the exporter, or its Pod ceased to be Ready.
-    /// No other JVM is attached to until the object is edited.
+    /// No other JVM is attached to until the object is edited. The edit has this one tried again, too.
     Harmed,
     /// An older object selects the Pod, too, and keeps it: narrow one of the selectors.
     #[strum(message = "narrow one of the selectors")]

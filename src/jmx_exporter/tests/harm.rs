@@ -36,6 +36,16 @@ fn the_harm_of_a_pod_that_is_deleted_still_counts_where_several_are_allowed() {
     assert_eq!(world.memory.harms.len(), 0, "an edit begins to count again");
 }
 
+#[test]
+fn an_edit_has_a_harmed_jvm_tried_again_while_its_container_lives() {
+    let mut world = World::new();
+    let said = json!({ "reason": "Harmed", "message": "the JVM ended", "loadedAt": time(100) }).to_string();
+    world.see(pod("a", &[run("jmx-0-1", 99, "1", &ended(100, 101, 1, &said))]));
+    assert_eq!((world.reason(), world.joins()), ("AttachHarmful".to_owned(), Vec::new()));
+    world.generation = 2;
+    assert_eq!(world.joins(), ["a"], "its container may have started another JVM");
+}
+
 /// A Pod whose container was started again: the one before began and ended then. One of ours joined it, was killed at
 /// second 101, and could say nothing.
 fn restarted(name: &str, lived: (i64, i64)) -> Value {
