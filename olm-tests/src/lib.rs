@@ -18,6 +18,7 @@ pub mod control_plane;
 pub mod debian;
 pub mod eyes;
 pub mod front;
+pub mod gate;
 pub mod images;
 pub mod jvm;
 pub mod kubelet;

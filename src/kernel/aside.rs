@@ -37,6 +37,7 @@ impl<T: Clone> Aside<T> {
     /// No request is sent for `wait`; with `grows`, twice as long each time in a row, up to two minutes.
     pub fn put(&self, key: &Arc<str>, why: T, wait: Duration, grows: bool) {
         let mut all = self.0.lock();
+        all.retain(|_, step| step.until + LONGEST > Instant::now());
         let times = all.get(key).filter(|step| step.grows && grows).map_or(0, |step| step.times + 1);
         let until = Instant::now() + wait.saturating_mul(1 << times.min(8)).min(LONGEST);
         all.insert(key.clone(), Step { why, until, times, grows });
@@ -63,6 +64,14 @@ impl<T: Clone> Aside<T> {
         self.0.lock().get(key).is_some_and(|step| step.until > Instant::now())
     }
 
+    /// Whether no request is sent now, for this reason.
+    pub fn holds_for(&self, key: &str, why: &T) -> bool
+    where
+        T: PartialEq,
+    {
+        self.0.lock().get(key).is_some_and(|step| step.until > Instant::now() && step.why == *why)
+    }
+
     /// What is aside now, and why.
     pub fn now(&self) -> HashMap<Arc<str>, T> {
         self.known(Duration::ZERO)
@@ -74,9 +83,8 @@ impl<T: Clone> Aside<T> {
     }
 
     fn known(&self, longer: Duration) -> HashMap<Arc<str>, T> {
-        let mut all = self.0.lock();
+        let all = self.0.lock();
         let now = Instant::now();
-        all.retain(|_, step| step.until + LONGEST > now);
         let known = all.iter().filter(|(_, step)| step.until + longer > now);
         known.map(|(key, step)| (key.clone(), step.why.clone())).collect()
     }

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use kube::Client;
@@ -13,6 +14,7 @@ use kube::core::Status;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 
+use super::aside::Aside;
 use super::{Error, call};
 use crate::k8s::facts::PodFacts;
 use crate::rollout::guard::Guard;
@@ -51,7 +53,7 @@ pub enum Outcome {
     Taken,
     /// It may not be done now.
     Blocked(Blocked),
-    /// It changed or went meanwhile: look again.
+    /// It changed or went meanwhile, or is known to have: look again.
     Changed,
     /// The budget is used up; the plan was wrong.
     OverBudget,
@@ -76,10 +78,16 @@ pub enum By {
     Refusal,
 }
 
+/// A Pod that the API server has changed is not asked for again by the same resourceVersion for so long: its watch is
+/// late, and each other event would repeat the request.
+const STALE: Duration = Duration::from_secs(10);
+
 /// What each owner has in flight.
 #[derive(Debug, Default)]
 pub struct InFlight {
     owners: Mutex<HashMap<String, Ledger>>,
+    /// resourceVersions that are known to be old, by the kind's id of the Pod.
+    stale: Aside<Box<str>>,
 }
 
 impl InFlight {
@@ -123,6 +131,10 @@ impl InFlight {
         target: Target<'_>,
         now: DateTime<Utc>,
     ) -> Result<Outcome, Error> {
+        let version = Box::from(target.resource_version);
+        if self.stale.holds_for(target.id, &version) {
+            return Ok(Outcome::Changed);
+        }
         let Some(entry) = self.begin(owner, guard, &target, now) else { return Ok(Outcome::OverBudget) };
         let api: Api<PodFacts> = Api::namespaced(client.clone(), target.namespace);
         let params = DeleteParams {
@@ -159,6 +171,9 @@ impl InFlight {
             }
             Err(error) if error.is_conflict() || error.is_not_found() => {
                 self.undo(owner, &entry);
+                self.stale.put(target.id, version, STALE, false);
+                let (namespace, pod, place) = (target.namespace, target.name, &**target.place);
+                tracing::info!(namespace, pod, place, "Pod changed before anything was done");
                 Ok(Outcome::Changed)
             }
             Err(error) => {

@@ -103,7 +103,8 @@ impl<K: Kind> Cx<'_, K> {
             Outcome::Blocked(Blocked { why, by: By::Refusal }) => {
                 tracing::warn!(namespace, name, pod, node, why, "the API server refuses that");
             }
-            Outcome::Changed => tracing::info!(namespace, name, pod, node, "Pod changed before anything was done"),
+            // Said once, when the API server says so.
+            Outcome::Changed => {}
             Outcome::OverBudget => {
                 tracing::error!(namespace, name, pod, node, "the plan would have exceeded the budget; a defect");
             }

@@ -21,6 +21,7 @@ use chrono::{DateTime, Utc};
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams};
+use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use oneagent_operator::api::oneagent::package::PACKAGE;
 use oneagent_operator::api::package::{Package, Where};
 use serde_json::{Value, json};
@@ -28,6 +29,7 @@ use serde_json::{Value, json};
 use crate::audit;
 use crate::cluster::{Cluster, documents, repository};
 use crate::eventually;
+use crate::gate::Gate;
 use crate::kubelet::Behaviour;
 use crate::lint;
 use crate::nodes::{self, Shape};
@@ -167,6 +169,20 @@ impl<'a> Lab<'a> {
         let operator = Operator::start(&self.cluster.path(""), &process, self.package.run, &kubeconfig, &env);
         self.logs.push(operator.log.clone());
         self.operators.push(operator);
+    }
+
+    /// The same for one that sees the API server through a gate.
+    pub async fn start_operator_behind_a_gate(&mut self) -> Gate {
+        let admin = Kubeconfig::read_from(self.cluster.path("admin.kubeconfig")).expect("a kubeconfig");
+        let config = Config::from_custom_kubeconfig(admin, &KubeConfigOptions::default()).await;
+        let gate = Gate::before(config.expect("a configuration")).await;
+        let token = self.cluster.path(&format!("{}.token", self.name));
+        let file = self.cluster.plane.lock().await.token_kubeconfig(&token);
+        let server = file.lines().find_map(|line| line.trim().strip_prefix("server: ")).expect("a server").to_owned();
+        let path = self.cluster.path(&format!("{}.gate", self.name));
+        std::fs::write(&path, file.replace(&server, &gate.url())).expect("a kubeconfig");
+        self.start_operator(&[("KUBECONFIG", &path.display().to_string())]).await;
+        gate
     }
 
     /// Adds nodes with the label that this lab's OneAgents select.

@@ -26,6 +26,7 @@ mod hostile;
 mod image;
 mod install;
 mod istio;
+mod late_facts;
 mod listed;
 mod many;
 mod metrics;

@@ -9,6 +9,7 @@ mod edits;
 mod enemies;
 mod hostile;
 mod late;
+mod late_facts;
 mod many;
 mod policy;
 mod rollback;
