@@ -87,6 +87,19 @@ pub struct PodSpecFacts {
     /// The node it is made for.
     #[serde(default)]
     pub affinity: Option<AffinityFacts>,
+    #[serde(default)]
+    pub init_containers: Vec<ImageFacts>,
+    #[serde(default)]
+    pub containers: Vec<ImageFacts>,
+}
+
+/// What a container runs.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct ImageFacts {
+    #[serde(default)]
+    pub name: String,
+    #[serde(default)]
+    pub image: Option<String>,
 }
 
 /// The node a DaemonSet's Pod is made for is in its affinity until it is bound.

@@ -28,6 +28,7 @@ pub mod resolve;
 mod state;
 mod status;
 mod store;
+mod strangers;
 #[cfg(test)]
 mod tests;
 mod watch;

@@ -2,7 +2,7 @@
 //!
 //! Data. Must not decide anything.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
@@ -11,6 +11,7 @@ use super::authority::AuthorityPlan;
 use super::fleet::Inner;
 use super::identity::Enrol;
 use super::leaves::Issue;
+use super::pods::Server;
 use super::resolve::Resolved;
 use crate::kernel::kind::Planned;
 use crate::rollout::ledger::Ledger;
@@ -53,6 +54,8 @@ pub struct Part {
     pub version: Option<String>,
     /// Hash of what its Pods are to be created from; empty where unknown.
     pub template: String,
+    /// UIDs of Pods that carry it, and were created while another client had changed their workload.
+    pub strangers: BTreeSet<String>,
     pub state: State,
     /// How many of its servers serve, how many there should be, and how many of those there are nodes for now.
     pub ready: usize,
@@ -74,6 +77,14 @@ pub struct Part {
     pub late: Option<String>,
     /// Components that need it and exist, where it does not serve.
     pub left: Vec<String>,
+}
+
+impl Part {
+    /// Whether a server is as those that are created now.
+    #[must_use]
+    pub fn is_current(&self, server: &Server) -> bool {
+        server.template == self.template && !self.strangers.contains(&server.uid)
+    }
 }
 
 /// A server to replace by one of the present template.

@@ -16,12 +16,14 @@ use super::contents::{Unread, files};
 use super::fleet::{Inner, Objects};
 use super::identity::Enrol;
 use super::leaves::{Issue, certificates_name};
+use super::live::newest_revision;
 use super::part::{Facts, Of, Part, Plan, State, Surplus};
 use super::place::{Found, found, unbound, unplaced};
 use super::pods::Server;
 use super::reads;
 use super::replace::{PROVES, Turn, has_better_node, replacement};
 use super::resolve::{Component, Resolved};
+use super::strangers::{images, strangers};
 use crate::k8s::drift::APPLIED_ANNOTATION;
 use crate::stack::files::Files;
 use crate::stack::members::{Members, Next};
@@ -175,16 +177,18 @@ fn part(facts: &Facts<'_>, component: &Component, (own, certified): (&Found, &Ce
     let hash = blueprint.hash();
     let servers: Vec<&Server> =
         all.servers(namespace, &row.kind, &component.name).filter(|one| !one.is_ending).collect();
-    let earlier = servers.iter().filter(|one| one.template != hash).count();
-    let misplaced =
-        servers.iter().filter(|one| one.template == hash && has_better_node(facts, (row, nodes), one)).count();
+    let set = all.stateful_sets.get(namespace, &name).and_then(newest_revision);
+    let strangers = strangers(&servers, &images(row, component), set);
+    let is_current = |one: &&&Server| one.template == hash && !strangers.contains(&one.uid);
+    let earlier = servers.iter().filter(|one| !is_current(one)).count();
+    let misplaced = servers.iter().filter(|one| is_current(one) && has_better_node(facts, (row, nodes), one)).count();
     // A Pod of an earlier template waits for its own files when it starts again, after its node did, say.
     let map = all.config_maps.get(namespace, &files_name(row, &component.name)).filter(|_| earlier > 0);
     let revisions = map.map(reads::revisions).unwrap_or_default();
     let objects = Blueprint { earlier: &revisions, ..blueprint }.objects();
     let workload = objects.last().unwrap_or(&Value::Null);
     let ready = servers.iter().filter(|one| one.ready_since.is_some()).count();
-    let current = servers.iter().filter(|one| one.ready_since.is_some() && one.template == hash).count();
+    let current = servers.iter().filter(|one| one.ready_since.is_some() && is_current(one)).count();
     let is_set = row.workload == Workload::StatefulSet;
     let (wanted, next) = own.next(facts, component);
     let desired = if is_set { component.replicas.unwrap_or(wanted) } else { live.desired };
@@ -239,6 +243,7 @@ fn part(facts: &Facts<'_>, component: &Component, (own, certified): (&Found, &Ce
         row: component.row,
         name: component.name.clone(),
         template: if is_drawn { hash } else { String::new() },
+        strangers,
         version: component.version(row),
         state,
         ready,

@@ -28,6 +28,8 @@ pub struct Server {
     pub trusts: Option<String>,
     /// The revision of its controller that it was made from, which another placement changes, too.
     pub revision: String,
+    /// What its containers run, by name.
+    pub images: Vec<(Box<str>, Box<str>)>,
     /// What keeps it from starting, in its kubelet's words.
     pub trouble: Option<String>,
     /// Why no scheduler has bound it to a node: that may be over in a moment.
@@ -65,9 +67,15 @@ impl Server {
             template: annotations.and_then(|all| all.get(TEMPLATE)).cloned().unwrap_or_default(),
             trusts: annotations.and_then(|all| all.get(TRUSTS)).cloned(),
             revision: labels.get(REVISION_LABEL).cloned().unwrap_or_default(),
+            images: images(facts),
             trouble,
             unbound,
             of: (kind, component),
         })
     }
+}
+
+fn images(facts: &PodFacts) -> Vec<(Box<str>, Box<str>)> {
+    let all = facts.spec.init_containers.iter().chain(&facts.spec.containers);
+    all.map(|one| (one.name.as_str().into(), one.image.as_deref().unwrap_or_default().into())).collect()
 }

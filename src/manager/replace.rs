@@ -51,7 +51,7 @@ pub fn replacement(facts: &Facts<'_>, parts: &[Part], are_written: &[bool]) -> T
         for one in all.servers(&resolved.namespace, &row.kind, &part.name) {
             let is_silent = all.nodes.get(&one.node).is_none_or(|node| !node.ready);
             servers.push(one);
-            let is_earlier = one.template != part.template || has_better_node(facts, (row, &part.nodes), one);
+            let is_earlier = !part.is_current(one) || has_better_node(facts, (row, &part.nodes), one);
             let is_outdated = !part.template.is_empty() && is_earlier;
             // One that crashes again and again is Ready in between.
             let since = one.ready_since.filter(|_| one.trouble.is_none());

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::ResourceExt;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
-use olm_tests::lab::{Lab, SOON};
+use olm_tests::lab::{LONG, Lab, SOON, is_ready};
 use olm_tests::{eventually, run};
 use serde_json::{Value, json};
 
@@ -174,6 +174,58 @@ fn every_owned_field_is_put_back_and_foreign_ones_stay() {
         }
         lab.stack_says("Ready", "AllServing").await;
         assert_eq!(others(&before, &uids(&lab).await), [] as [String; 0], "no Pod is made from what is put back");
+        lab.end().await;
+    });
+}
+
+/// What an administrator does in haste: the operator is stopped, an image is changed, and Pods are deleted.
+#[test]
+fn pods_of_anothers_image_are_replaced_when_the_operator_is_back() {
+    run(async {
+        let mut lab = standing("stack-hasty", 3, 2).await;
+        let before = uids(&lab).await;
+        let pods: Api<Pod> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
+        let of_nodes = lab.stack_pods().await.into_iter().map(|pod| pod.name_any());
+        let vrouter = of_nodes.into_iter().find(|name| name.starts_with("vrouterworkernodes")).expect("a vRouter");
+        let server = "config1-config-statefulset-1".to_owned();
+        lab.operators.clear();
+        for (workload, container) in [
+            ("statefulset/config1-config-statefulset", "api"),
+            ("daemonset/vrouterworkernodes-vrouter-daemonset", "vrouteragent"),
+        ] {
+            let image = format!("{container}=hasty:1");
+            lab.cluster.kubectl(&["-n", &lab.name, "set", "image", workload, &image]);
+        }
+        let all = async || {
+            let count = lab.stack_pods().await.iter().filter(|pod| is_ready(pod)).count();
+            if count == before.len() { Ok(()) } else { Err(format!("{count} of {}", before.len())) }
+        };
+        for pod in [&server, &vrouter] {
+            pods.delete(pod, &DeleteParams::default()).await.expect("a Pod");
+            eventually("the Pod is gone", SOON, || async {
+                let now = uids(&lab).await;
+                if now.get(pod) == before.get(pod) { Err("it is there".to_owned()) } else { Ok(()) }
+            })
+            .await;
+        }
+        eventually("all are Ready", SOON, all).await;
+        let hasty = async |lab: &Lab<'_>| {
+            let runs = |pod: &Pod| {
+                pod.spec.iter().flat_map(|spec| &spec.containers).any(|one| one.image.as_deref() == Some("hasty:1"))
+            };
+            lab.stack_pods().await.iter().filter(|pod| runs(pod)).count()
+        };
+        assert_eq!(hasty(&lab).await, 2);
+        lab.start_operator(&[]).await;
+        eventually("none has another image", LONG, || async {
+            let count = hasty(&lab).await;
+            if count == 0 { Ok(()) } else { Err(format!("{count} {:#?}", lab.stack_status().await)) }
+        })
+        .await;
+        lab.stack_says("Ready", "AllServing").await;
+        let mut changed = others(&before, &uids(&lab).await);
+        changed.retain(|name| !name.starts_with("vrouterworkernodes"));
+        assert_eq!(changed, [server], "no other server notices");
         lab.end().await;
     });
 }

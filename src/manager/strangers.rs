@@ -1,0 +1,78 @@
+//! Pods that were created while another client had changed their workload: they carry the hash of our template, and run
+//! other images.
+//!
+//! Pure. Must not judge what follows.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::pods::Server;
+use super::resolve::Component;
+use crate::stack::table::Row;
+
+/// The images that a component's containers have, by name.
+#[must_use]
+pub fn images(row: &Row, component: &Component) -> BTreeMap<String, String> {
+    let names = row.init.iter().chain(&row.containers);
+    names.filter_map(|name| Some((name.clone(), component.containers.get(name)?.image.clone()))).collect()
+}
+
+/// UIDs of those Pods. `newest`: the revision of Pods that are created now, where the workload says it.
+///
+/// Admission may rewrite images, a mirror's name for one. So a Pod is taken for another client's only if another Pod, of
+/// the present revision, does not have the same images, and never for its registry or digest.
+#[must_use]
+pub fn strangers(servers: &[&Server], wanted: &BTreeMap<String, String>, newest: Option<&str>) -> BTreeSet<String> {
+    let runs_others = |one: &Server| {
+        one.images.iter().any(|(name, image)| wanted.get(&**name).is_some_and(|wanted| is_another(wanted, image)))
+    };
+    // A DaemonSet does not say its revision: there, Pods with the right images show that admission keeps them.
+    let is_present = |one: &Server| newest.map_or_else(|| !runs_others(one), |newest| one.revision == newest);
+    let present: Vec<&&Server> = servers.iter().filter(|one| is_present(one)).collect();
+    if newest.is_none() && present.is_empty() {
+        return BTreeSet::new();
+    }
+    let is_explained = |one: &Server| present.iter().any(|other| other.images == one.images);
+    let are = servers.iter().filter(|one| !is_present(one) && runs_others(one) && !is_explained(one));
+    are.map(|one| one.uid.clone()).collect()
+}
+
+/// Whether two images differ by more than the registry that serves them, or by a digest that only one of them names.
+fn is_another(wanted: &str, found: &str) -> bool {
+    let parts = |image: &str| {
+        let last = image.rsplit('/').next().unwrap_or_default().to_owned();
+        let (tagged, digest) =
+            last.split_once('@').map_or((last.clone(), None), |(a, b)| (a.to_owned(), Some(b.to_owned())));
+        let (name, tag) =
+            tagged.split_once(':').map_or((tagged.clone(), None), |(a, b)| (a.to_owned(), Some(b.to_owned())));
+        (name, tag, digest)
+    };
+    let (wanted, found) = (parts(wanted), parts(found));
+    match (&wanted.2, &found.2) {
+        _ if wanted.0 != found.0 => true,
+        (Some(wanted), Some(found)) => wanted != found,
+        (None, None) => wanted.1 != found.1,
+        _ => wanted.1.is_some() && found.1.is_some() && wanted.1 != found.1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_of_a_mirror_or_with_its_digest_is_the_same() {
+        for (wanted, found, differs) in [
+            ("zookeeper:3.5.5", "zookeeper:3.5.6", true),
+            ("zookeeper:3.5.5", "other:3.5.5", true),
+            ("zookeeper:3.5.5", "mirror:5000/library/zookeeper:3.5.5", false),
+            ("zookeeper:3.5.5", "zookeeper@sha256:1", false),
+            ("zookeeper:3.5.5", "zookeeper:3.5.5@sha256:1", false),
+            ("zookeeper:3.5.5", "zookeeper:3.5.6@sha256:1", true),
+            ("zookeeper@sha256:1", "zookeeper@sha256:2", true),
+            ("zookeeper@sha256:1", "a/zookeeper@sha256:1", false),
+            ("localhost:5000/zookeeper", "localhost:5000/zookeeper:1", true),
+        ] {
+            assert_eq!(is_another(wanted, found), differs, "{wanted} {found}");
+        }
+    }
+}
