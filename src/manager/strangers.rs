@@ -18,8 +18,8 @@ pub fn images(row: &Row, component: &Component) -> BTreeMap<String, String> {
 
 /// UIDs of those Pods. `newest`: the revision of Pods that are created now, where the workload says it.
 ///
-/// Admission may rewrite images, a mirror's name for one. So a Pod is taken for another client's only if another Pod, of
-/// the present revision, does not have the same images, and never for its registry or digest.
+/// Admission may rewrite images, a mirror's name for one. So a Pod is taken for another client's only if no Pod of the
+/// present revision has the same images, and never for its registry or digest.
 #[must_use]
 pub fn strangers(servers: &[&Server], wanted: &BTreeMap<String, String>, newest: Option<&str>) -> BTreeSet<String> {
     let runs_others = |one: &Server| {
@@ -38,20 +38,28 @@ pub fn strangers(servers: &[&Server], wanted: &BTreeMap<String, String>, newest:
 
 /// Whether two images differ by more than the registry that serves them, or by a digest that only one of them names.
 fn is_another(wanted: &str, found: &str) -> bool {
-    let parts = |image: &str| {
-        let last = image.rsplit('/').next().unwrap_or_default().to_owned();
-        let (tagged, digest) =
-            last.split_once('@').map_or((last.clone(), None), |(a, b)| (a.to_owned(), Some(b.to_owned())));
-        let (name, tag) =
-            tagged.split_once(':').map_or((tagged.clone(), None), |(a, b)| (a.to_owned(), Some(b.to_owned())));
-        (name, tag, digest)
-    };
-    let (wanted, found) = (parts(wanted), parts(found));
-    match (&wanted.2, &found.2) {
-        _ if wanted.0 != found.0 => true,
+    let (wanted, found) = (Image::of(wanted), Image::of(found));
+    match (wanted.digest, found.digest) {
+        _ if wanted.name != found.name => true,
         (Some(wanted), Some(found)) => wanted != found,
-        (None, None) => wanted.1 != found.1,
-        _ => wanted.1.is_some() && found.1.is_some() && wanted.1 != found.1,
+        (None, None) => wanted.tag != found.tag,
+        _ => wanted.tag.is_some() && found.tag.is_some() && wanted.tag != found.tag,
+    }
+}
+
+/// What of an image's name no mirror changes.
+struct Image<'i> {
+    name: &'i str,
+    tag: Option<&'i str>,
+    digest: Option<&'i str>,
+}
+
+impl<'i> Image<'i> {
+    fn of(image: &'i str) -> Self {
+        let last = image.rsplit('/').next().unwrap_or_default();
+        let (tagged, digest) = last.split_once('@').map_or((last, None), |(tagged, digest)| (tagged, Some(digest)));
+        let (name, tag) = tagged.split_once(':').map_or((tagged, None), |(name, tag)| (name, Some(tag)));
+        Self { name, tag, digest }
     }
 }
 

@@ -170,15 +170,13 @@ impl World {
 
     /// The Pod of a server, made from the present template of its workload.
     fn serve_on(&self, node: &str, set: &Value, number: u64, is_ready: bool) {
-        let template = &set["spec"]["template"];
-        let mut pod = json!({ "metadata": template["metadata"],
-            "spec": { "nodeName": node, "containers": template["spec"]["containers"] },
+        let (metadata, spec) = (&set["spec"]["template"]["metadata"], &set["spec"]["template"]["spec"]);
+        let mut pod = json!({ "metadata": metadata, "spec": { "nodeName": node, "containers": spec["containers"] },
             "status": { "phase": "Running", "conditions": [{ "type": "Ready",
                 "lastTransitionTime": self.ready_at, "status": if is_ready { "True" } else { "False" } }] } });
         let name = format!("{}-{number}", set["metadata"]["name"].as_str().unwrap());
-        pod["metadata"]["name"] = name.clone().into();
-        pod["metadata"]["uid"] = name.into();
-        pod["metadata"]["namespace"] = "contrail".into();
+        let own = json!({ "name": name, "uid": name, "namespace": "contrail" });
+        pod["metadata"].as_object_mut().unwrap().extend(own.as_object().unwrap().clone());
         pod["metadata"]["labels"]["controller-revision-hash"] = "newest".into();
         self.fleet.pod(&Change::Applied(value(pod)));
     }

@@ -116,10 +116,13 @@ pub(super) fn age<'c, R>(cell: &'c Cell<'_, R>) -> Option<(DateTime<Utc>, &'c st
 /// So many of them, those of the lowest rank first, and of these the oldest Pods. Of a large fleet a few are wanted:
 /// only they are put in order.
 fn oldest<'c, 'a, R>(cells: &mut Vec<&'c Cell<'a, R>>, count: usize) {
-    let turn = |cell: &&'c Cell<'a, R>| (cell.place.rank, age(cell));
-    if count < cells.len() {
-        cells.select_nth_unstable_by(count, |a, b| turn(a).cmp(&turn(b)));
-        cells.truncate(count);
+    // What they are compared by is in their Pods, all over the memory: it is read once.
+    let turn = |cell: &'c Cell<'a, R>| ((cell.place.rank, age(cell)), cell);
+    let mut turns: Vec<_> = cells.iter().copied().map(turn).collect();
+    if count < turns.len() {
+        turns.select_nth_unstable_by_key(count, |(turn, _)| *turn);
+        turns.truncate(count);
     }
-    cells.sort_unstable_by(|a, b| turn(a).cmp(&turn(b)));
+    turns.sort_unstable_by_key(|(turn, _)| *turn);
+    *cells = turns.into_iter().map(|(_, cell)| cell).collect();
 }

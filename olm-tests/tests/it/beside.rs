@@ -8,6 +8,8 @@ use olm_tests::images::said;
 use olm_tests::lab::{Lab, SOON, V1, V2};
 use olm_tests::tools::tool;
 use oneagent_operator::api::PACKAGES;
+use oneagent_operator::api::oneagent::package::PACKAGE;
+use oneagent_operator::api::package::{Kind, Package};
 use serde_json::{Value, json};
 
 #[test]
@@ -68,9 +70,10 @@ fn lua(value: &Value) -> String {
 }
 
 /// What Argo CD would show of an object: the script of `config/`, run by a real Lua.
-fn health(object: &Value) -> (String, String) {
-    let map = &objects("config/oneagent-operator/argocd-health.yaml")[0]["data"];
-    let script = map["resource.customizations.health.dynatrace.com_OneAgent"].as_str().unwrap();
+fn health(package: &Package, object: &Value) -> (String, String) {
+    let map = &objects(&format!("config/{}/argocd-health.yaml", package.name))[0]["data"];
+    let Kind { group, name, .. } = package.kinds[0];
+    let script = map[format!("resource.customizations.health.{group}_{name}")].as_str().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("health.lua");
     let text = format!(
@@ -90,7 +93,7 @@ fn argo_cd_sees_a_oneagent_as_its_status_says() {
         let now = async || serde_json::to_value(lab.agents().get("agent").await.unwrap()).unwrap();
         let becomes = async |wanted: &str, words: &str| {
             eventually(&format!("Argo CD shows {wanted}"), SOON, || async {
-                let (status, message) = health(&now().await);
+                let (status, message) = health(&PACKAGE, &now().await);
                 if status == wanted && message.contains(words) { Ok(()) } else { Err(format!("{status}: {message}")) }
             })
             .await;
@@ -100,9 +103,9 @@ fn argo_cd_sees_a_oneagent_as_its_status_says() {
         becomes("Healthy", "").await;
         let mut edited = now().await;
         edited["metadata"]["generation"] = 99.into();
-        assert_eq!(health(&edited), ("Progressing".into(), "the newest spec is not looked at yet".into()));
+        assert_eq!(health(&PACKAGE, &edited), ("Progressing".into(), "the newest spec is not looked at yet".into()));
         edited["status"] = Value::Null;
-        assert_eq!(health(&edited).0, "Progressing");
+        assert_eq!(health(&PACKAGE, &edited).0, "Progressing");
         lab.cluster.vendor.publish(&lab.name, V2);
         becomes("Suspended", "").await;
         lab.edit("agent", json!({ "rollout": { "paused": false } })).await;
@@ -112,4 +115,30 @@ fn argo_cd_sees_a_oneagent_as_its_status_says() {
         becomes("Degraded", "nowhere").await;
         lab.end().await;
     });
+}
+
+#[test]
+fn argo_cd_sees_each_kind_as_its_conditions_say() {
+    let condition = |type_: &str, status: &str, reason: &str| {
+        let message = format!("{type_} {reason}");
+        json!({ "type": type_, "status": status, "reason": reason, "message": message })
+    };
+    let (ready, unready) = (condition("Ready", "True", "Done"), condition("Ready", "False", "Waiting"));
+    let (fine, failed) = (condition("Degraded", "False", "AsExpected"), condition("Degraded", "True", "Failed"));
+    let (works, paused) = (condition("Progressing", "True", "Waiting"), condition("Progressing", "False", "Paused"));
+    for package in PACKAGES {
+        for (generation, conditions, status, message) in [
+            (1, json!([ready, fine]), "Progressing", "the newest spec is not looked at yet"),
+            (2, json!([]), "Progressing", "not looked at yet"),
+            (2, json!([ready, fine, works]), "Healthy", "Ready Done"),
+            (2, json!([unready, fine, works]), "Progressing", "Ready Waiting"),
+            (2, json!([unready, fine, paused]), "Suspended", "Progressing Paused"),
+            (2, json!([unready, failed, paused]), "Degraded", "Degraded Failed"),
+        ] {
+            let object = json!({ "metadata": { "generation": 2 },
+                "status": { "observedGeneration": generation, "conditions": conditions } });
+            let wanted = (status.to_owned(), message.to_owned());
+            assert_eq!(health(package, &object), wanted, "{} {object}", package.name);
+        }
+    }
 }
