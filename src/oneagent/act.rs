@@ -64,13 +64,12 @@ pub async fn prepare(cx: &Cx<'_>, seen: &Seen, plan: &mut Plan) -> Result<Prepar
 }
 
 /// Replaces Pods, and has the DaemonSet controller look again.
-pub async fn act(cx: &Cx<'_>, seen: &Seen, plan: &Plan, done: &mut Done) -> Acted {
+pub async fn act(cx: &Cx<'_>, seen: &Seen, plan: &Plan) -> Acted {
     let Seen { resolved, observed } = seen;
     measure(cx, seen, plan);
     // An edit of the OneAgent in the middle is heard.
     let is_still = || cx.kind.peers.is_still(cx.key, cx.object);
     let (deleted, mut error) = cx.delete_all(&plan.guard, &plan.steps, &cx.state.own.aside, is_still).await;
-    done.pod_changed = deleted.has_changed;
     let nudged = if plan.nudge {
         nudge(cx, resolved, &observed.missing).await.map(Some)
     } else {

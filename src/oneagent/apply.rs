@@ -132,7 +132,7 @@ pub async fn apply_objects(
     let replaced = |stored: &Arc<DaemonSet>| {
         seen.daemonset.as_ref().is_some_and(|live| edited::generation(live) != edited::generation(stored))
     };
-    Ok(Done { istio, template_replaced: stored.as_ref().is_some_and(replaced), ..Done::default() })
+    Ok(Done { istio, template_replaced: stored.as_ref().is_some_and(replaced) })
 }
 
 /// Makes Istio's objects what they should be. Nothing waits for them; returns why they are not, if they are desired.

@@ -9,6 +9,4 @@ pub struct Done {
     pub istio: Option<String>,
     /// Whether the template that was there was replaced by another.
     pub template_replaced: bool,
-    /// Whether a Pod that was to be replaced had changed meanwhile.
-    pub pod_changed: bool,
 }

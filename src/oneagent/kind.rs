@@ -73,8 +73,8 @@ impl Kind for OneAgents {
         act::prepare(cx, seen, plan).await
     }
 
-    async fn act(cx: &Cx<'_>, seen: &Seen, plan: &mut Plan, done: &mut Done) -> Acted {
-        act::act(cx, seen, plan, done).await
+    async fn act(cx: &Cx<'_>, seen: &Seen, plan: &mut Plan, _: &mut Done) -> Acted {
+        act::act(cx, seen, plan).await
     }
 
     async fn finish(cx: &Cx<'_>, seen: &Seen) -> Option<Duration> {
