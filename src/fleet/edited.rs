@@ -15,10 +15,9 @@ use kube::ResourceExt;
 use serde_json::Value;
 
 use crate::k8s::drift::is_current;
+use crate::k8s::facts::TEMPLATE_GENERATION;
 use crate::rollout::Pod;
 
-/// Where the API server counts the changes of a DaemonSet's template.
-const GENERATION: &str = "deprecated.daemonset.template.generation";
 /// What of a template says where its Pods run.
 const PLACEMENT: [&str; 3] = ["affinity", "nodeSelector", "tolerations"];
 
@@ -89,7 +88,7 @@ impl Edited {
 /// The template's generation.
 #[must_use]
 pub fn generation(daemonset: &DaemonSet) -> Option<u32> {
-    daemonset.annotations().get(GENERATION)?.parse().ok()
+    daemonset.annotations().get(TEMPLATE_GENERATION)?.parse().ok()
 }
 
 /// Another manager that wrote the template.
@@ -129,7 +128,7 @@ mod tests {
     const NOT_OURS: &str = "edited";
 
     fn live(image: &str, manager: &str) -> DaemonSet {
-        let annotations = json!({ GENERATION: "7" });
+        let annotations = json!({ TEMPLATE_GENERATION: "7" });
         let entry = |manager: &str, fields: Value| {
             json!({ "manager": manager, "operation": "Update",
             "fieldsType": "FieldsV1", "fieldsV1": fields })
@@ -172,7 +171,7 @@ mod tests {
         assert_eq!(hashes, [NOT_OURS, "h", "h"], "the present one is put back first");
         // Put back, the template has another generation.
         let mut after = live("ours", MANAGER);
-        after.annotations_mut().insert(GENERATION.to_owned(), "8".into());
+        after.annotations_mut().insert(TEMPLATE_GENERATION.to_owned(), "8".into());
         let later = Edited::read(MANAGER, &after, &[3, 7].into(), Some(&rendered()), &[pod(7), pod(8)]).unwrap();
         let hashes: Vec<String> =
             later.mark(&[pod(7), pod(8)], not_ours).iter().map(|pod| pod.revision.clone().unwrap()).collect();

@@ -32,7 +32,7 @@ fn was_ready<R>(before: &Pod<R>, now: &Pod<R>) -> Option<TimeDelta> {
 }
 
 /// Where the DaemonSet controller writes which of its templates a Pod was made from.
-const GENERATION_LABEL: &str = "pod-template-generation";
+pub const GENERATION_LABEL: &str = "pod-template-generation";
 
 /// A kubelet says that a Pod is not Ready within so long of taking it on; later than that the Pod had been Ready
 /// before.

@@ -10,7 +10,7 @@ use kube::ResourceExt;
 
 use super::objects::recorded;
 use crate::k8s::drift::APPLIED_ANNOTATION;
-use crate::k8s::facts::{ADDRESSES, TEMPLATE, TRUSTS};
+use crate::k8s::facts::{ADDRESSES, TEMPLATE, TEMPLATE_GENERATION, TRUSTS};
 
 /// A workload as the API server has it.
 #[derive(Debug, Default)]
@@ -67,6 +67,14 @@ fn addresses(all: &str) -> BTreeMap<String, String> {
 pub fn newest_revision(set: &StatefulSet) -> Option<&str> {
     let status = set.status.as_ref().filter(|status| status.observed_generation == set.metadata.generation)?;
     status.update_revision.as_deref()
+}
+
+/// The generation of a DaemonSet's template, once its controller has seen it as it is.
+#[must_use]
+pub fn newest_generation(set: &DaemonSet) -> Option<&str> {
+    let seen = set.status.as_ref().and_then(|status| status.observed_generation);
+    let annotations = set.metadata.annotations.as_ref().filter(|_| seen == set.metadata.generation)?;
+    annotations.get(TEMPLATE_GENERATION).map(String::as_str)
 }
 
 /// Of a DaemonSet.

@@ -16,7 +16,7 @@ use super::contents::{Unread, files};
 use super::fleet::{Inner, Objects};
 use super::identity::Enrol;
 use super::leaves::{Issue, certificates_name};
-use super::live::newest_revision;
+use super::live::{newest_generation, newest_revision};
 use super::part::{Facts, Of, Part, Plan, State, Surplus};
 use super::place::{Found, found, unbound, unplaced};
 use super::pods::Server;
@@ -177,8 +177,7 @@ fn part(facts: &Facts<'_>, component: &Component, (own, certified): (&Found, &Ce
     let hash = blueprint.hash();
     let servers: Vec<&Server> =
         all.servers(namespace, &row.kind, &component.name).filter(|one| !one.is_ending).collect();
-    let set = all.stateful_sets.get(namespace, &name).and_then(newest_revision);
-    let strangers = strangers(&servers, &images(row, component), set);
+    let strangers = strangers(&servers, &images(row, component), newest(all, row, (namespace, &name)));
     let is_current = |one: &&&Server| one.template == hash && !strangers.contains(&one.uid);
     let earlier = servers.iter().filter(|one| !is_current(one)).count();
     let misplaced = servers.iter().filter(|one| is_current(one) && has_better_node(facts, (row, nodes), one)).count();
@@ -259,6 +258,14 @@ fn part(facts: &Facts<'_>, component: &Component, (own, certified): (&Found, &Ce
         left: Vec::new(),
     };
     Drawn { part, is_settled: is_drawn && is_written && live.is_observed, next }
+}
+
+/// The revision of a component's newest Pods, once their controller has seen the workload as it is.
+fn newest<'i>(all: &'i Inner, row: &Row, (namespace, name): (&str, &str)) -> Option<&'i str> {
+    match row.workload {
+        Workload::StatefulSet => all.stateful_sets.get(namespace, name).and_then(newest_revision),
+        Workload::DaemonSet => all.daemon_sets.get(namespace, name).and_then(newest_generation),
+    }
 }
 
 /// When a server that is not Ready should have been.

@@ -4,7 +4,7 @@
 
 use chrono::{DateTime, Utc};
 
-use crate::fleet::pods::pod;
+use crate::fleet::pods::{GENERATION_LABEL, pod};
 use crate::fleet::replicas::REVISION_LABEL;
 use crate::k8s::facts::{PodFacts, TEMPLATE, TRUSTS};
 use crate::rollout::Trouble;
@@ -26,7 +26,8 @@ pub struct Server {
     pub template: String,
     /// By which entry it saw the newest authority that it trusts, if it trusts any.
     pub trusts: Option<String>,
-    /// The revision of its controller that it was made from, which another placement changes, too.
+    /// The revision of its controller that it was made from, which another placement changes, too; of a DaemonSet, the
+    /// generation of its template.
     pub revision: String,
     /// What its containers run, by name.
     pub images: Vec<(Box<str>, Box<str>)>,
@@ -66,7 +67,7 @@ impl Server {
             is_ending: seen.deleting || ended,
             template: annotations.and_then(|all| all.get(TEMPLATE)).cloned().unwrap_or_default(),
             trusts: annotations.and_then(|all| all.get(TRUSTS)).cloned(),
-            revision: labels.get(REVISION_LABEL).cloned().unwrap_or_default(),
+            revision: labels.get(GENERATION_LABEL).or(labels.get(REVISION_LABEL)).cloned().unwrap_or_default(),
             images: images(facts),
             trouble,
             unbound,

@@ -16,23 +16,19 @@ pub fn images(row: &Row, component: &Component) -> BTreeMap<String, String> {
     names.filter_map(|name| Some((name.clone(), component.containers.get(name)?.image.clone()))).collect()
 }
 
-/// UIDs of those Pods. `newest`: the revision of Pods that are created now, where the workload says it.
+/// UIDs of those Pods. `newest`: the revision of Pods that are created now; while that is unknown there are none.
 ///
-/// Admission may rewrite images, a mirror's name for one. So a Pod is taken for another client's only if no Pod of the
-/// present revision has the same images, and never for its registry or digest.
+/// Admission may rewrite images, a mirror's name for one. So what a Pod of the newest revision runs is right, also for
+/// others, and no Pod is taken for another client's by its registry or digest. A successor is always of the newest one.
 #[must_use]
 pub fn strangers(servers: &[&Server], wanted: &BTreeMap<String, String>, newest: Option<&str>) -> BTreeSet<String> {
+    let Some(newest) = newest else { return BTreeSet::new() };
     let runs_others = |one: &Server| {
         one.images.iter().any(|(name, image)| wanted.get(&**name).is_some_and(|wanted| is_another(wanted, image)))
     };
-    // A DaemonSet does not say its revision: there, Pods with the right images show that admission keeps them.
-    let is_present = |one: &Server| newest.map_or_else(|| !runs_others(one), |newest| one.revision == newest);
-    let present: Vec<&&Server> = servers.iter().filter(|one| is_present(one)).collect();
-    if newest.is_none() && present.is_empty() {
-        return BTreeSet::new();
-    }
+    let (present, earlier): (Vec<&Server>, Vec<&Server>) = servers.iter().partition(|one| one.revision == newest);
     let is_explained = |one: &Server| present.iter().any(|other| other.images == one.images);
-    let are = servers.iter().filter(|one| !is_present(one) && runs_others(one) && !is_explained(one));
+    let are = earlier.into_iter().filter(|one| runs_others(one) && !is_explained(one));
     are.map(|one| one.uid.clone()).collect()
 }
 

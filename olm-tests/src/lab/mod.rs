@@ -15,6 +15,7 @@ pub use crate::wait::{LONG, SOON, is_ready};
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -37,6 +38,9 @@ use crate::operator::{Operator, token};
 
 /// A Lease that ends soon after its holder is killed, for tests in which a standby takes over.
 pub const SHORT_LEASE: [(&str, &str); 2] = [("LEASE_DURATION", "30s"), ("LEASE_RENEW_DEADLINE", "25s")];
+
+/// Namespaces of tests, by the folder of their cluster.
+static TAKEN: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 /// A test's corner.
 pub struct Lab<'a> {
@@ -86,6 +90,8 @@ impl<'a> Lab<'a> {
 
     /// A corner of a cluster for the operator of a package, without one.
     pub async fn bare(cluster: &'a Cluster, package: &'static Package, name: &str, count: usize) -> Self {
+        let is_new = TAKEN.lock().expect("names").insert(cluster.path(name));
+        assert!(is_new, "another test has namespace {name}: two operators in one would undo each other's work");
         cluster.apply(&json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }).to_string());
         // Kubernetes does this, too, a moment later, and refuses Pods until then.
         let account = json!({ "name": "default", "namespace": name });

@@ -44,7 +44,7 @@ async fn saying(lab: &Lab<'_>, message: &str) -> BTreeMap<String, String> {
 #[test]
 fn what_is_seen_late_costs_no_pod_that_has_the_template() {
     olm_tests::run(async {
-        let (lab, gate) = gated("ds-late", 6, &json!({ "maxUnavailable": "100%" })).await;
+        let (lab, gate) = gated("ds-late-facts", 6, &json!({ "maxUnavailable": "100%" })).await;
         let api: Api<Pod> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
         for held in ["pods", "daemonsets", "controllerrevisions", "nodes"] {
             let before = deleted(&lab);
