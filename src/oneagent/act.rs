@@ -12,7 +12,6 @@ use serde_json::json;
 use super::MANAGER;
 use super::apply::{apply_objects, writes_over};
 use super::context::{Cx, OneAgents};
-use super::done::Done;
 use super::known::{self, News};
 use super::observe::{Seen, selector_changed, subscriber};
 use super::plan::Plan;
