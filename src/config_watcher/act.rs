@@ -83,7 +83,7 @@ async fn evict(cx: &Cx<'_>, resolved: &Resolved, plan: &Plan, done: &mut Done) -
                 kept.was_evicted(workload);
                 *kept.evicted_at.lock() = Some(cx.clock.now());
             }
-            Outcome::Changed => done.has_changed = true,
+            Outcome::Changed | Outcome::Stale => done.has_changed = true,
             Outcome::OverBudget => {}
             Outcome::Blocked(blocked) => {
                 done.is_blocked = true;

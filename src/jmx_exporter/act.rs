@@ -81,7 +81,7 @@ async fn attach(cx: &Cx<'_>, seen: &Seen, plan: &Plan, done: &mut Done) -> Resul
         let uid = &jvm.target.uid;
         match cx.take((&cx.state.uid, uid), &plan.decision.guard, step, How::Join(&request)).await? {
             Outcome::Taken | Outcome::OverBudget => {}
-            Outcome::Changed => done.has_changed = true,
+            Outcome::Changed | Outcome::Stale => done.has_changed = true,
             Outcome::Blocked(blocked) => {
                 done.is_blocked = true;
                 let why = format!("the API server refuses the container that would join it: {}", blocked.why);

@@ -53,8 +53,10 @@ pub enum Outcome {
     Taken,
     /// It may not be done now.
     Blocked(Blocked),
-    /// It changed or went meanwhile, or is known to have: look again.
+    /// It changed or went meanwhile: look again.
     Changed,
+    /// It is known to have changed, and its watch does not show it yet: nothing was asked.
+    Stale,
     /// The budget is used up; the plan was wrong.
     OverBudget,
 }
@@ -133,7 +135,7 @@ impl InFlight {
     ) -> Result<Outcome, Error> {
         let version = Box::from(target.resource_version);
         if self.stale.holds_for(target.id, &version) {
-            return Ok(Outcome::Changed);
+            return Ok(Outcome::Stale);
         }
         let Some(entry) = self.begin(owner, guard, &target, now) else { return Ok(Outcome::OverBudget) };
         let api: Api<PodFacts> = Api::namespaced(client.clone(), target.namespace);
@@ -172,8 +174,6 @@ impl InFlight {
             Err(error) if error.is_conflict() || error.is_not_found() => {
                 self.undo(owner, &entry);
                 self.stale.put(target.id, version, STALE, false);
-                let (namespace, pod, place) = (target.namespace, target.name, &**target.place);
-                tracing::info!(namespace, pod, place, "Pod changed before anything was done");
                 Ok(Outcome::Changed)
             }
             Err(error) => {

@@ -52,7 +52,7 @@ impl<K: Kind> Cx<'_, K> {
         for (outcome, step) in outcomes.into_iter().zip(steps) {
             match outcome {
                 Ok(Outcome::Taken | Outcome::OverBudget) => {}
-                Ok(Outcome::Changed) => deleted.has_changed = true,
+                Ok(Outcome::Changed | Outcome::Stale) => deleted.has_changed = true,
                 Ok(Outcome::Blocked(blocked)) => {
                     deleted.is_refused = true;
                     let why = format!("the API server refuses to delete Pod {}: {}", step.pod.name, blocked.why);
@@ -103,8 +103,9 @@ impl<K: Kind> Cx<'_, K> {
             Outcome::Blocked(Blocked { why, by: By::Refusal }) => {
                 tracing::warn!(namespace, name, pod, node, why, "the API server refuses that");
             }
-            // Said once, when the API server says so.
-            Outcome::Changed => {}
+            Outcome::Changed => tracing::info!(namespace, name, pod, node, "Pod changed before anything was done"),
+            // It was said when the API server said so.
+            Outcome::Stale => {}
             Outcome::OverBudget => {
                 tracing::error!(namespace, name, pod, node, "the plan would have exceeded the budget; a defect");
             }

@@ -26,6 +26,17 @@ pub(super) async fn goes(lab: &Lab<'_>, count: usize) {
     .await;
 }
 
+/// Deploys a template that says this, and waits until the DaemonSet's controller has seen it.
+pub(super) async fn deploy(lab: &Lab<'_>, message: &str) {
+    lab.deploy(&lab.daemonset_saying(message));
+    eventually("its controller has seen it", SOON, || async {
+        let set = lab.deployed().await;
+        let seen = set.status.and_then(|status| status.observed_generation);
+        if seen == set.metadata.generation { Ok(()) } else { Err(format!("{seen:?}")) }
+    })
+    .await;
+}
+
 /// Pods of DaemonSet `agent`.
 pub(super) async fn pods(lab: &Lab<'_>) -> Vec<Pod> {
     let api: Api<Pod> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
@@ -266,13 +277,7 @@ fn an_operator_that_slept_while_the_template_changed_deletes_no_pod_that_has_it_
         let api: Api<Pod> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
         for message in ["two", "three", "four"] {
             lab.operators[0].process.signal("STOP");
-            lab.deploy(&lab.daemonset_saying(message));
-            eventually("its controller has seen it", SOON, || async {
-                let set = lab.deployed().await;
-                let seen = set.status.and_then(|status| status.observed_generation);
-                if seen == set.metadata.generation { Ok(()) } else { Err(format!("{seen:?}")) }
-            })
-            .await;
+            deploy(&lab, message).await;
             // Others delete most of the Pods: these have the template before the operator has seen it.
             for pod in pods(&lab).await.iter().take(5) {
                 api.delete(&pod.name_any(), &DeleteParams::default()).await.expect("a Pod");

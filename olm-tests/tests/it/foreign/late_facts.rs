@@ -7,13 +7,12 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams};
-use olm_tests::eventually;
 use olm_tests::gate::Way;
-use olm_tests::lab::{Lab, SOON};
+use olm_tests::lab::Lab;
 use oneagent_operator::api::daemonset_rollout::package::PACKAGE;
 use serde_json::{Value, json};
 
-use super::hostile::{deleted, pods};
+use super::hostile::{deleted, deploy, pods};
 
 /// A corner with an operator that sees the API server through a gate.
 async fn gated(name: &str, nodes: usize, policy: &Value) -> (Lab<'static>, olm_tests::gate::Gate) {
@@ -21,17 +20,6 @@ async fn gated(name: &str, nodes: usize, policy: &Value) -> (Lab<'static>, olm_t
     let gate = lab.start_operator_behind_a_gate().await;
     lab.with_daemonset(nodes, policy).await;
     (lab, gate)
-}
-
-/// Deploys it, and waits until its controller has seen it.
-async fn deploy(lab: &Lab<'_>, message: &str) {
-    lab.deploy(&lab.daemonset_saying(message));
-    eventually("its controller has seen it", SOON, || async {
-        let set = lab.deployed().await;
-        let seen = set.status.and_then(|status| status.observed_generation);
-        if seen == set.metadata.generation { Ok(()) } else { Err(format!("{seen:?}")) }
-    })
-    .await;
 }
 
 /// UIDs of Pods that say this, by name of their node.
