@@ -9,6 +9,7 @@ use std::path::Path;
 
 use crate::debian::ALL;
 use crate::operator::beside;
+use crate::sandbox::UNREADY;
 use crate::tools::jars;
 
 /// As ZooKeeper's own program of that name: `--config FOLDER start-foreground`.
@@ -121,6 +122,10 @@ pub fn stacks(all: &Path) {
     fs::copy(beside("peer"), sdn.join("program")).expect("the program");
     for name in OPENSDN {
         symlink("program", sdn.join(name)).expect("a link");
+    }
+    // Their programs say themselves when they are Ready.
+    for image in ["peer", "opensdn"] {
+        fs::write(all.join(image).join(UNREADY), "").expect("a file");
     }
     fs::copy(beside("peer"), all.join("shop/bin/ask")).expect("the program");
     script(all, "shop/bin/zkCli.sh", CLI);

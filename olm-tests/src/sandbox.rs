@@ -19,6 +19,8 @@ use crate::images::said;
 use crate::process::Process;
 
 const SCRIPT: &str = include_str!("container.sh");
+/// In a container's `/tmp`: it is not Ready. In an image's folder: it is not when it starts, either.
+pub const UNREADY: &str = "unready";
 const BRIDGE: &str = "ip link set lo up; ip link add bridge0 type bridge; ip addr add 10.77.0.1/16 dev bridge0; \
     ip link set bridge0 up; exec sleep infinity";
 
@@ -214,6 +216,12 @@ impl Sandbox {
         fs::write(&message, "").expect("a file");
         let public = std::os::unix::fs::PermissionsExt::from_mode(0o666);
         fs::set_permissions(&message, public).expect("permissions");
+        let (user, group) = if has_users() { program.user } else { (0, 0) };
+        if program.image.join(UNREADY).exists() {
+            let sign = root.join("tmp").join(UNREADY);
+            fs::write(&sign, "").expect("a file");
+            std::os::unix::fs::chown(&sign, Some(user), Some(group)).expect("a user");
+        }
         let mut words = way(machine());
         let network = self.holder.id().to_string();
         let mut add = |more: &[&str]| words.extend(more.iter().map(|&word| word.to_owned()));
@@ -225,7 +233,6 @@ impl Sandbox {
         }
         add(&["bash", "-c", SCRIPT, "container.sh"]);
         add(&[&root.display().to_string(), &program.image.display().to_string(), &message.display().to_string()]);
-        let (user, group) = if has_users() { program.user } else { (0, 0) };
         add(&[&user.to_string(), &group.to_string()]);
         let mounts: Vec<String> =
             program.mounts.iter().map(|(folder, path)| format!("{}:{path}", folder.display())).collect();

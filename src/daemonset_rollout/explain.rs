@@ -14,7 +14,7 @@ use super::observe::Seen;
 use super::places::{SKIP, WORDS, is_skipped, places};
 use super::revision::{Own, Pod};
 use crate::api::daemonset_rollout::DaemonSetRollout;
-use crate::fleet::finding::{Finding, Kind, Status, Told, progress, remedy, unlike, untaint, who};
+use crate::fleet::finding::{Finding, Kind, Status, Told, progress, remedy, turn, unlike, untaint, who};
 use crate::fleet::refusal;
 use crate::k8s::node::Node;
 use crate::k8s::placement::Verdict;
@@ -81,13 +81,15 @@ impl Listed {
             return finding(if is_near { Kind::Well } else { Kind::Unrelated }, what, remedy);
         }
         let rollout = object.status.as_ref().and_then(|status| status.rollout.as_ref());
-        let look = judged(&seen, &memory, now).into_iter().find(|look| &*look.name == node);
-        let (cause, standing) = look.map_or((None, None), |look| (look.cause, look.standing));
+        let looks = judged(&seen, &memory, now);
+        let look = looks.iter().find(|look| &*look.name == node);
+        let (cause, standing) = look.map_or((None, None), |look| (look.cause.clone(), look.standing));
         let unread =
             around.unread.iter().map(|why| format!("; {why}, so more is not known")).collect::<Vec<_>>().concat();
         let skip = is_skipped(found, &resolved.name).then(|| format!("kubectl label node {node} {SKIP}-"));
         let Some(cause) = cause else {
-            let what = runs(&seen, (found, pod), standing, &self.own(&set));
+            let turn = turn(&looks, resolved.policy.order, node);
+            let what = runs(&seen, (found, pod), (standing, &turn), &self.own(&set));
             return finding(Kind::Well, format!("{what}{}", progress(rollout, "")), skip);
         };
         let what = format!("no available Pod: {cause}{}{unread}", progress(rollout, &cause.to_string()));
@@ -136,7 +138,12 @@ fn unselected(seen: &Seen, node: &Node, pod: Option<&Arc<Pod>>) -> Option<(Strin
 }
 
 /// What is said of a Pod that is available.
-fn runs(seen: &Seen, (node, pod): (&Node, Option<&Arc<Pod>>), standing: Option<Standing>, all: &[Own]) -> String {
+fn runs(
+    seen: &Seen,
+    (node, pod): (&Node, Option<&Arc<Pod>>),
+    (standing, turn): (Option<Standing>, &str),
+    all: &[Own],
+) -> String {
     let named = |hash: &str| match all.iter().find(|one| one.hash == hash).and_then(image) {
         Some(image) => format!("revision {hash} ({image})"),
         None => format!("revision {hash}"),
@@ -152,7 +159,7 @@ fn runs(seen: &Seen, (node, pod): (&Node, Option<&Arc<Pod>>), standing: Option<S
             let why = node.busy.map_or_else(|| format!("it has label {SKIP}"), str::to_owned);
             format!("runs {it}; {desired} is desired, and the node is left alone: {why}")
         }
-        Some(Standing::Outdated) => format!("runs {it}; {desired} is desired, and its turn comes"),
+        Some(Standing::Outdated) => format!("runs {it}; {desired} is desired, and {turn}"),
         _ => format!("runs {it} as desired"),
     }
 }

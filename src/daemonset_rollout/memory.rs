@@ -53,6 +53,12 @@ impl Template {
         self.since + grown.min(LONGEST.max(debounce))
     }
 
+    /// Since when each of those that change it in turn has written it.
+    #[must_use]
+    pub fn unstable_since(&self) -> DateTime<Utc> {
+        self.since - APART
+    }
+
     /// Until when it counts as one that changes again and again, if it does.
     #[must_use]
     pub fn is_unstable_until(&self) -> Option<DateTime<Utc>> {

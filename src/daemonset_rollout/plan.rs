@@ -11,7 +11,7 @@ use super::observe::{Current, Seen};
 use super::places::{WORDS, places};
 use super::revision::{Pod, Revision, unknown};
 use super::rollback::{Back, judge};
-use super::source::writers;
+use super::source::writers_since;
 use super::verdict::{Around, Problem, hands_off};
 use crate::api::daemonset_rollout::condition::Reason;
 use crate::fleet::finding::no_canary;
@@ -93,7 +93,8 @@ pub fn plan(memory: &Memory, seen: &Seen, now: DateTime<Utc>) -> Plan {
     let hands_off = hands_off(resolved, set, around).or_else(|| unread(seen));
     let template = memory.template.clone();
     let settles_at = template.as_ref().map(|template| template.settles_at(resolved.debounce)).filter(|at| *at > now);
-    let unstable_until = template.and_then(|template| template.is_unstable_until()).filter(|until| *until > now);
+    let unstable_until =
+        template.as_ref().and_then(|template| template.is_unstable_until()).filter(|until| *until > now);
     let hold = if seen.stopped { Some(STOPPED) } else { resolved.policy.hold };
     let hold = hold.or(hands_off.is_some().then_some(HANDS_OFF)).or(settles_at.map(|_| SETTLING));
     let said = |current: &Revision| Word::of(&current.0, resolved.promote.as_ref(), resolved.reject.as_ref());
@@ -120,8 +121,8 @@ pub fn plan(memory: &Memory, seen: &Seen, now: DateTime<Utc>) -> Plan {
     let mut decision = decided.plan;
     let engine = std::mem::take(&mut decision.memory);
     let mut problems = Vec::new();
-    if let (Some(_), Some(set)) = (unstable_until, set) {
-        problems.push(unstable(seen, &writers(set)));
+    if let (Some(_), Some(template), Some(set)) = (unstable_until, &template, set) {
+        problems.push(unstable(seen, &writers_since(set, template.unstable_since())));
     }
     problems.extend(ignored(seen));
     problems.extend(unheard(as_shown, &decision, &engine));
@@ -200,7 +201,8 @@ fn unheard(seen: &Seen, decision: &rollout::Plan<Revision>, engine: &rollout::Me
     let is_unknown = |(_, hash): &(&str, &String)| !known.numbers.contains_key(*hash);
     let (field, hash) = [retry, promote, reject].into_iter().flatten().find(is_unknown)?;
     let message = format!(
-        "spec.rollout.{field} is {hash}, and DaemonSet {}/{} has no revision of that hash: the current one is {}",
+        "spec.rollout.{field} is {hash}, and DaemonSet {}/{} has no revision of that hash: the current one is {}; \
+        correct or remove the field",
         resolved.namespace, resolved.daemon_set, known.current.0
     );
     Some((Reason::InvalidSpec, message))

@@ -12,12 +12,9 @@ use super::context::Cx;
 use super::memory::{Memory, Rollback};
 use super::observe::{Seen, list};
 use super::revision::own;
-use super::source::writers;
+use super::source::last_writers;
 use crate::k8s::source::reverter;
 use crate::kernel::{self, Key, restore};
-
-/// Field managers of tools that follow Git.
-const FOLLOW_GIT: [&str; 3] = ["argocd-controller", "kustomize-controller", "helm-controller"];
 
 /// The state of the template.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,7 +65,7 @@ pub fn judge(memory: &mut Memory, seen: &Seen, has_failed: bool) -> Back {
     }
     if let Some(noted) = noted.as_ref().filter(|noted| noted.is_done) {
         memory.rollback = Some(noted.clone());
-        return Back::Undone(writers(set).into_iter().map(str::to_owned).collect());
+        return Back::Undone(last_writers(set).into_iter().map(str::to_owned).collect());
     }
     if !has_failed {
         memory.rollback = noted;
@@ -80,10 +77,6 @@ pub fn judge(memory: &mut Memory, seen: &Seen, has_failed: bool) -> Back {
     };
     if let Some(source) = reverter(&set.metadata) {
         return Back::Refused(format!("{source} would write the failed one again"));
-    }
-    // Argo CD marks what is its with a label that others use, too; its field manager tells.
-    if let Some(tool) = writers(set).into_iter().find(|writer| FOLLOW_GIT.contains(writer)) {
-        return Back::Refused(format!("{tool}, which writes the template, would write the failed one again"));
     }
     if let Some(why) = &seen.unrestorable {
         return Back::Refused(why.clone());

@@ -2,7 +2,9 @@
 //!
 //! Pure. Must not send requests.
 
+use chrono::{DateTime, Utc};
 use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::ResourceExt;
 
 /// Of the annotations of a DaemonSet whose Pods Datadog Operator replaces with those of another one.
@@ -25,14 +27,37 @@ pub fn other_controller(set: &DaemonSet) -> Option<String> {
         .or_else(|| by_kruise().map(|key| format!("a Rollout of OpenKruise (annotation {key})")))
 }
 
-/// The field managers that wrote its Pod template.
+/// The field managers that wrote its Pod template, in the order of their names.
 #[must_use]
 pub fn writers(set: &DaemonSet) -> Vec<&str> {
-    let writes = |entry: &&k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry| {
+    names(template_writes(set).map(|(manager, _)| manager))
+}
+
+/// Those of them that wrote it since then; where that is unknown, all.
+#[must_use]
+pub fn writers_since(set: &DaemonSet, since: DateTime<Utc>) -> Vec<&str> {
+    let found = names(template_writes(set).filter(|(_, at)| *at >= Some(since)).map(|(manager, _)| manager));
+    if found.is_empty() { writers(set) } else { found }
+}
+
+/// Those of them that wrote it last.
+#[must_use]
+pub fn last_writers(set: &DaemonSet) -> Vec<&str> {
+    let last = template_writes(set).filter_map(|(_, at)| at).max();
+    last.map_or_else(|| writers(set), |last| writers_since(set, last))
+}
+
+/// Each field manager of its Pod template, and when it last changed a field of the DaemonSet.
+fn template_writes(set: &DaemonSet) -> impl Iterator<Item = (&str, Option<DateTime<Utc>>)> {
+    let writes = |entry: &&ManagedFieldsEntry| {
         entry.fields_v1.as_ref().is_some_and(|fields| fields.0["f:spec"].get("f:template").is_some())
     };
-    let mut names: Vec<&str> =
-        set.managed_fields().iter().filter(writes).filter_map(|entry| entry.manager.as_deref()).collect();
+    let at = |entry: &ManagedFieldsEntry| DateTime::from_timestamp(entry.time.as_ref()?.0.as_second(), 0);
+    set.managed_fields().iter().filter(writes).filter_map(move |entry| Some((entry.manager.as_deref()?, at(entry))))
+}
+
+fn names<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut names: Vec<&str> = all.collect();
     names.sort_unstable();
     names.dedup();
     names

@@ -296,6 +296,14 @@ fn promotion(facts: &StatusFacts<'_>) -> Option<String> {
     awaited(&facts.report().waiting_on, &WORDS, "dsr", object, current, resolved.promote.as_deref())
 }
 
+/// What a node gets that joins while few nodes try the revision: with a template of our own it would get the last good
+/// one.
+fn joining(report: &Report) -> &'static str {
+    let is_tried =
+        |waits: &WaitingOn| matches!(waits, WaitingOn::Canary { .. } | WaitingOn::Promotion(_) | WaitingOn::Trial(_));
+    if report.waiting_on.iter().any(is_tried) { "; nodes that join get the new revision at once" } else { "" }
+}
+
 fn progressing(facts: &StatusFacts<'_>) -> Finding {
     let (report, plan) = (facts.report(), facts.plan);
     let finding = |holds: bool, reason, message: String| Finding::new(C::Progressing, holds, reason, message);
@@ -314,10 +322,12 @@ fn progressing(facts: &StatusFacts<'_>) -> Finding {
         State::Failed | State::RolledBack => finding(false, R::RolloutFailed, waiting),
         State::Paused => finding(false, R::Paused, waiting),
         State::Stopped => finding(false, R::Stopped, waiting),
-        State::Rolling if let Some(said) = promotion(facts) => finding(true, R::AwaitingPromotion, said),
+        State::Rolling if let Some(said) = promotion(facts) => {
+            finding(true, R::AwaitingPromotion, format!("{said}{}", joining(report)))
+        }
         State::Rolling => {
             let waits = if waiting.is_empty() { String::new() } else { format!("; waiting: {waiting}") };
-            finding(true, R::RollingOut, format!("{}{waits}", progress()))
+            finding(true, R::RollingOut, format!("{}{waits}{}", progress(), joining(report)))
         }
         State::Complete if report.joining > 0 => {
             finding(true, R::Starting, format!("{} nodes start their Pods", report.joining))

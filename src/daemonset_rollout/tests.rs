@@ -18,12 +18,12 @@ use super::plan::{Plan, plan};
 use super::resolve::resolve;
 use super::revision::{Pod, Revision, revisions};
 use super::rollback::Back;
-use super::source::{other_controller, writers};
+use super::source::{last_writers, other_controller, writers, writers_since};
 use super::status::{StatusFacts, status};
 use crate::api::daemonset_rollout::{DaemonSetRollout, DaemonSetRolloutStatus};
 use crate::k8s::affinity::of_template;
 use crate::k8s::node::Node;
-use crate::k8s::source::source;
+use crate::k8s::source::{reverter, source};
 use crate::kernel::kind::Planned;
 
 fn value<T: serde::de::DeserializeOwned>(value: Value) -> T {
@@ -240,6 +240,14 @@ fn a_daemonset_says_its_source_and_other_controllers_of_its_pods() {
     );
     let flux = json!({ "labels": { "helm.toolkit.fluxcd.io/name": "datadog" },
         "annotations": { "meta.helm.sh/release-name": "d" } });
+    let managed = |manager: &str| json!({ "managedFields": [{ "manager": manager, "fieldsV1": { "f:spec": {} } }] });
+    assert_eq!(from(managed("helm")), None);
+    let argo = "Argo CD (field manager argocd-controller)";
+    assert_eq!(from(managed("argocd-controller")).as_deref(), Some(argo));
+    let mut of_helm = managed("helm-controller");
+    of_helm["annotations"] = json!({ "meta.helm.sh/release-name": "d" });
+    assert_eq!(from(of_helm.clone()).as_deref(), Some("Helm release d"));
+    assert!(reverter(&with(of_helm).metadata).unwrap().starts_with("a Flux HelmRelease"));
     assert_eq!(from(flux).as_deref(), Some("Flux HelmRelease datadog"), "what deploys Helm's release is corrected");
     let kruise = json!({ "annotations": { "batchrelease.rollouts.kruise.io/control-info": "{}" } });
     assert!(other_controller(&with(kruise)).is_some());
@@ -251,7 +259,14 @@ fn a_daemonset_says_its_source_and_other_controllers_of_its_pods() {
         { "manager": "a", "fieldsV1": { "f:spec": { "f:template": {} } } },
         { "manager": "c", "fieldsV1": { "f:metadata": {} } },
     ] });
-    assert_eq!(writers(&with(fields)), ["a", "b"]);
+    assert_eq!(writers(&with(fields.clone())), ["a", "b"]);
+    assert_eq!(writers_since(&with(fields.clone()), at(0)), ["a", "b"], "when is unknown");
+    assert_eq!(last_writers(&with(fields)), ["a", "b"]);
+    let entry = |manager: &str, second: i64| json!({ "manager": manager, "time": at(second).to_rfc3339(), "fieldsV1": { "f:spec": { "f:template": {} } } });
+    let of_old = json!({ "managedFields": [entry("helm", 100), entry("kubectl-edit", 5000), entry("flux", 5100)] });
+    assert_eq!(writers(&with(of_old.clone())), ["flux", "helm", "kubectl-edit"]);
+    assert_eq!(writers_since(&with(of_old.clone()), at(5000)), ["flux", "kubectl-edit"]);
+    assert_eq!(last_writers(&with(of_old)), ["flux"]);
 }
 
 #[test]
@@ -334,7 +349,8 @@ fn a_field_with_an_unknown_hash_is_reported_while_it_is_awaited() {
     };
     let all = seen(&[("h2", true), ("h1", true)], &spec(&json!({})));
     let soaked = settled(&all, &settled(&all, &Memory::default(), 1000).memory, 1005).memory;
-    let wrong = "spec.rollout.promote is h9, and DaemonSet n/a has no revision of that hash: the current one is h2";
+    let wrong = "spec.rollout.promote is h9, and DaemonSet n/a has no revision of that hash: the current one is h2; \
+        correct or remove the field";
     assert_eq!(said(json!({ "promote": "h9" }), &soaked), wrong);
     assert_eq!(said(json!({ "promote": "h1" }), &soaked), "", "an earlier word");
     assert_eq!(said(json!({ "retry": "h9" }), &soaked), "", "nothing has failed");

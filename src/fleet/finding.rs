@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::api::condition::{Condition, has};
 use crate::api::rollout::{NodeCounts, RolloutStatus, WithoutAgent};
 use crate::k8s::node::{Node, Taint};
-use crate::rollout::{Bucket, Cause, Pod, Report, Start, WaitingOn, Words};
+use crate::rollout::{Bucket, Cause, Look, Order, Pod, Report, Standing, Start, WaitingOn, Words};
 
 /// One finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -282,6 +282,24 @@ pub fn awaited(
     Some(format!("{}{why}: {promote}; or: {reject}", waits.said(words)))
 }
 
+/// When the turn of a node comes whose Pod is to be replaced: with one zone after the other, of the zone whose turn it
+/// is.
+#[must_use]
+pub fn turn(looks: &[Look], order: Order, node: &str) -> String {
+    let is_left = |look: &&Look| look.standing == Some(Standing::Outdated);
+    let rank = |look: &Look| (look.zone.is_none(), look.zone.clone());
+    let first = looks.iter().filter(is_left).map(rank).min().filter(|_| order == Order::ByZone);
+    let there: Vec<&Look> =
+        looks.iter().filter(|look| first.as_ref().is_none_or(|first| rank(look) == *first)).collect();
+    let left = format!("{} of {} nodes are left", there.iter().copied().filter(is_left).count(), there.len());
+    match first {
+        Some((_, Some(zone))) if !there.iter().any(|look| &*look.name == node) => {
+            format!("its turn comes after zone {zone}, where {left}")
+        }
+        _ => format!("its turn comes: {left}"),
+    }
+}
+
 /// The command that removes a taint.
 #[must_use]
 pub fn untaint(node: &Node, taint: &Taint) -> String {
@@ -316,5 +334,28 @@ pub fn remedy<R>(
             "   # if it still carries a node selector that its namespace has no more: it never ran",
         ),
         _ => of_pod("describe pod", ""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_turn_of_a_node_comes_after_the_zones_before_its_own() {
+        let look = |name: &str, zone: Option<&str>, standing| Look {
+            name: name.into(),
+            zone: zone.map(str::to_owned),
+            standing: Some(standing),
+            cause: None,
+        };
+        let (new, old) = (Standing::Current, Standing::Outdated);
+        let looks =
+            [look("n0", None, old), look("n1", Some("a"), old), look("n2", Some("a"), new), look("n3", Some("b"), old)];
+        let by_zone = |node: &str| turn(&looks, Order::ByZone, node);
+        assert_eq!(by_zone("n1"), "its turn comes: 1 of 2 nodes are left");
+        assert_eq!(by_zone("n3"), "its turn comes after zone a, where 1 of 2 nodes are left");
+        assert_eq!(by_zone("n0"), "its turn comes after zone a, where 1 of 2 nodes are left");
+        assert_eq!(turn(&looks, Order::Spread, "n3"), "its turn comes: 3 of 4 nodes are left");
     }
 }

@@ -1,4 +1,4 @@
-//! Where an object comes from, as its labels, annotations and owner say: what must be corrected there is undone if it
+//! Where an object comes from, as its owner, labels, annotations and field managers say: what must be corrected there is undone if it
 //! is corrected in the cluster.
 //!
 //! Pure. Must not ask that tool.
@@ -13,6 +13,13 @@ const MARKS: &[(&str, &str)] = &[
     ("argocd.argoproj.io/instance", "Argo CD application"),
     ("argocd.argoproj.io/tracking-id", "Argo CD application"),
     ("meta.helm.sh/release-name", HELM),
+];
+
+/// Field managers of tools that follow Git. Some mark what is theirs with a label that others use, too.
+const FOLLOWERS: &[(&str, &str)] = &[
+    ("argocd-controller", "Argo CD"),
+    ("kustomize-controller", "a Flux Kustomization"),
+    ("helm-controller", "a Flux HelmRelease"),
 ];
 
 /// The object that controls it, as people write it.
@@ -33,11 +40,18 @@ pub fn source(object: &ObjectMeta) -> Option<String> {
             Some(format!("{what} {}", name.split(':').next().unwrap_or(&name)))
         })
     };
-    owner(object).or_else(marked)
+    owner(object).or_else(marked).or_else(|| follower(object))
+}
+
+/// The tool that follows Git and wrote it, as its field manager says.
+fn follower(object: &ObjectMeta) -> Option<String> {
+    let wrote = |name: &str| object.managed_fields.iter().flatten().any(|entry| entry.manager.as_deref() == Some(name));
+    let (name, what) = FOLLOWERS.iter().find(|(name, _)| wrote(name))?;
+    Some(format!("{what} (field manager {name})"))
 }
 
 /// What would undo a change of it that is made in the cluster: an owner, or a tool that follows Git. Helm does not.
 #[must_use]
 pub fn reverter(object: &ObjectMeta) -> Option<String> {
-    source(object).filter(|source| !source.starts_with(HELM))
+    source(object).filter(|source| !source.starts_with(HELM)).or_else(|| follower(object))
 }

@@ -148,7 +148,7 @@ fn groups(package: &Package, publisher: &Publisher) -> Value {
 const NAMESPACE: &str = "{{ or $labels.exported_namespace $labels.namespace }}";
 
 fn rule(alert: &Alert, runbooks: &str) -> Value {
-    let expr = alert.expr.replace("by (namespace,", "by (namespace, exported_namespace,");
+    let expr = alert.expr.replace("(namespace,", "(namespace, exported_namespace,");
     let summary = alert.summary.replace("{{ $labels.namespace }}", NAMESPACE);
     json!({
         "alert": alert.name, "expr": expr, "for": alert.lasts,

@@ -70,6 +70,7 @@ impl Cluster {
         let refusal = around.refused.as_ref().map(|why| refusal::read(why, "OneAgent", &resolved.namespace, account));
         let obstacles = (refusal.as_ref(), &around.selector);
         let looks = self.judged(agent, &resolved, nodes, (&pods, obstacles), now);
+        let turn = finding::turn(&looks, resolved.policy.order, &node.name);
         let judged = looks.into_iter().find(|look| look.name == node.name).map(|look| (look.cause, look.standing));
         let status = agent.status.clone().unwrap_or_default();
         let has_none = self.workload(agent).0.is_none();
@@ -115,7 +116,7 @@ impl Cluster {
                     Some(remedy(&cause, (&resolved.namespace, &resolved.name), (node, pod), left_out(node))),
                 )
             }
-            (None, _) => finding(Kind::Well, runs(standing, pod, node, &status), left_out(node)),
+            (None, _) => finding(Kind::Well, runs((standing, &turn), pod, node, &status), left_out(node)),
         }
     }
 
@@ -219,7 +220,12 @@ fn unlike(resolved: &Resolved, node: &Node) -> String {
 }
 
 /// What is said of an agent that is available.
-fn runs(standing: Option<Standing>, pod: Option<&Arc<Pod>>, node: &Node, status: &OneAgentStatus) -> String {
+fn runs(
+    (standing, turn): (Option<Standing>, &str),
+    pod: Option<&Arc<Pod>>,
+    node: &Node,
+    status: &OneAgentStatus,
+) -> String {
     let version = pod.and_then(|pod| pod.revision.as_ref()?.version).map(|version| format!(" {version}"));
     let version = version.unwrap_or_default();
     let desired = status.desired_version.as_deref().unwrap_or("another");
@@ -229,9 +235,9 @@ fn runs(standing: Option<Standing>, pod: Option<&Arc<Pod>>, node: &Node, status:
             format!("runs agent{version}; {desired} is desired, and the node is left alone{}", busy(node))
         }
         Some(Standing::Outdated) if version.trim() == desired => {
-            format!("runs agent{version} in a Pod from before the last edit, and its turn comes{rollout}")
+            format!("runs agent{version} in a Pod from before the last edit, and {turn}{rollout}")
         }
-        Some(Standing::Outdated) => format!("runs agent{version}; {desired} is desired, and its turn comes{rollout}"),
+        Some(Standing::Outdated) => format!("runs agent{version}; {desired} is desired, and {turn}{rollout}"),
         Some(Standing::Unknown | Standing::Unheard) => format!(
             "runs an agent that was made as{version} and may have updated itself; {desired} is desired, and the \
             environment's host list says what it is{rollout}"

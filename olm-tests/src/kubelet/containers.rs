@@ -17,7 +17,7 @@ use super::shared::{HOLDER, holder, names_containers};
 use super::spec::{Spec, joined, specs};
 use super::status::{done, ended_for, init_containers, initializing, now};
 use crate::jvm::image;
-use crate::sandbox::{Container, Program, Sandbox};
+use crate::sandbox::{Container, Program, Sandbox, UNREADY};
 
 /// How often processes and the Pod's spec are looked at.
 const LOOK: Duration = Duration::from_millis(100);
@@ -72,7 +72,7 @@ impl Running {
     fn probe(&self, statuses: &mut BTreeMap<String, Status>) {
         let containers = self.containers.lock().expect("containers");
         for (name, status) in statuses {
-            let is_ready = containers.get(name).is_some_and(|container| !container.tmp().join("unready").exists());
+            let is_ready = containers.get(name).is_some_and(|container| !container.tmp().join(UNREADY).exists());
             status.is_ready = is_ready && status.is_answering;
         }
     }

@@ -231,7 +231,8 @@ impl Kubelet {
         let behaviour = self.behaviour(&pod.namespace().unwrap_or_default());
         let node = pod.spec.as_ref().and_then(|s| s.node_name.clone()).unwrap_or_default();
         let installer = installer_url(pod).and_then(|url| self.vendor.installer(&url));
-        let mut version = installer.as_ref().map(|(_, version)| version.clone());
+        let message = environment::of_first(pod).into_iter().find(|one| one.name == "MESSAGE");
+        let mut version = installer.as_ref().map(|(_, version)| version.clone()).or(message.and_then(|one| one.value));
         // What external trouble keeps from starting is tried again until it starts, or is gone.
         loop {
             let held = match self.fault(pod, version.as_ref()) {

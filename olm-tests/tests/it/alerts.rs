@@ -77,6 +77,7 @@ fn prometheus_takes_every_query_of_the_dashboards() {
 }
 
 /// Which alert each series fires, when it is all there is beside an operator that acts; none for what needs no action.
+/// Series after a semicolon are there as well, with the value 1.
 const CASES: &[(&str, u32, Option<&str>)] = &[
     (
         "oneagent_condition{C=\"Progressing\",status=\"False\",reason=\"RolloutFailed\"}",
@@ -183,6 +184,26 @@ const CASES: &[(&str, u32, Option<&str>)] = &[
         Some("DaemonSetRolloutNeedsAttention"),
     ),
     ("daemonsetrollout_nodes{N,state=\"outdated\"}", 3, Some("DaemonSetPodsOutdated")),
+    (
+        "daemonsetrollout_nodes{N,state=\"outdated\"};\
+        daemonsetrollout_condition{C=\"Progressing\",status=\"False\",reason=\"Paused\"};\
+        daemonsetrollout_condition{C=\"Ready\",status=\"False\",reason=\"PodsUnavailable\"}",
+        3,
+        None,
+    ),
+    (
+        "daemonsetrollout_nodes{N,state=\"outdated\"};\
+        daemonsetrollout_condition{C=\"Progressing\",status=\"False\",reason=\"Stopped\"}",
+        3,
+        None,
+    ),
+    // Of OpenShift's monitoring, two objects of one name: a pause of the other one is none of this one's.
+    (
+        "daemonsetrollout_nodes{N,state=\"outdated\",exported_namespace=\"theirs\"};\
+        daemonsetrollout_condition{C=\"Progressing\",reason=\"Paused\",exported_namespace=\"others\"}",
+        3,
+        Some("DaemonSetPodsOutdated"),
+    ),
     ("daemonsetrollout_nodes{N,state=\"starting\"}", 3, None),
     ("daemonsetrollout_leader", 0, Some("DaemonSetRolloutOperatorAway")),
 ];
@@ -202,7 +223,9 @@ fn each_alert_fires_for_its_cause_after_its_time_and_for_no_other() {
         for (at, value, alert) in CASES.iter().filter(|(at, _, _)| at.starts_with(&prefix)) {
             let labels = "namespace=\"ns\",name=\"one\"";
             let at = at.replace("{N", &format!("{{{labels}")).replace("{C=", &format!("{{{labels},condition="));
-            let mut input = vec![series(&at, *value)];
+            let (at, others) = at.split_once(';').unwrap_or((&at, ""));
+            let mut input = vec![series(at, *value)];
+            input.extend(others.split_terminator(';').map(|other| series(other, 1)));
             if !at.contains("_leader") {
                 input.push(series(&format!("{prefix}_leader"), 1));
             }
@@ -222,7 +245,7 @@ fn each_alert_fires_for_its_cause_after_its_time_and_for_no_other() {
                 expected.push(json!({ "eval_time": format!("{}m", minutes - 1), "alertname": name, "exp_alerts": [] }));
                 let fires = *alert == Some(name);
                 expected.push(json!({ "eval_time": "30h", "alertname": name,
-                    "exp_alerts": if fires { vec![fired_as(rule, &at, *value)] } else { Vec::new() } }));
+                    "exp_alerts": if fires { vec![fired_as(rule, at, *value)] } else { Vec::new() } }));
             }
             tests.push(json!({ "interval": "1m", "input_series": input, "alert_rule_test": expected }));
         }

@@ -127,6 +127,7 @@ fn a_deleted_or_changed_object_is_recreated_or_reported_and_what_runs_continues(
         let secrets: Api<Secret> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
         let maps: Api<ConfigMap> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
         let before = secret(&lab, AUTHORITY).await;
+        let server = lab.stack_pods().await.remove(0).uid();
         // The bundle comes back as it was.
         let bundle = maps.get(BUNDLE).await.expect("a ConfigMap").data;
         maps.delete(BUNDLE, &DeleteParams::default()).await.expect("deleted");
@@ -142,6 +143,7 @@ fn a_deleted_or_changed_object_is_recreated_or_reported_and_what_runs_continues(
         secrets.delete(AUTHORITY, &DeleteParams::default()).await.expect("deleted");
         let status = lab.stack_says("Degraded", "AuthorityUnusable").await;
         assert_eq!(status.summary.expect("counts").progress, "1/1");
+        assert_eq!(lab.stack_pods().await.remove(0).uid(), server, "what runs continues");
         lab.operators.clear();
         lab.start_operator(&[("TABLE", &table(&lab))]).await;
         lab.stack_says("Degraded", "AuthorityUnusable").await;

@@ -199,7 +199,7 @@ fn a_stack_stays_while_its_operator_is_upgraded_and_removed() {
 }
 
 #[test]
-fn an_upgrade_between_canaries_and_promotion_forgets_nothing_and_a_removal_leaves_the_pods() {
+fn an_upgrade_while_a_canary_soaks_forgets_nothing_and_a_removal_leaves_the_pods() {
     olm_tests::run(async {
         let olm = Olm::start().await;
         let (watchers, rollouts) = ([olm.release_of(&WATCHER, NEXT)], [olm.release_of(&ROLLOUT, NEXT)]);
@@ -218,15 +218,19 @@ fn an_upgrade_between_canaries_and_promotion_forgets_nothing_and_a_removal_leave
         let lab = Lab::in_namespace(&olm.cluster, namespace, 3).await;
         lab.deploy(&lab.daemonset_saying("one"));
         lab.agents_say("one", 3).await;
-        let canary = json!({ "nodes": 1, "soak": "1s", "promotion": "Manual" });
+        let canary = json!({ "nodes": 1, "soak": "1h" });
         lab.rollout(&json!({ "rollout": { "canary": canary } }));
         lab.rollout_is("Ready", "True", "AllUpdated").await;
         let eyes = Eyes::on_replicas(&lab, AGENTS, 3).await;
         lab.deploy(&lab.daemonset_saying("two"));
-        lab.rollout_is("Progressing", "True", "AwaitingPromotion").await;
+        let soaks = lab.rollout_says("Progressing", "1 node must stay available until").await;
         let newer = [&rollouts[..], &[olm.release_of(&ROLLOUT, "0.9.9")]].concat();
         olm.publish_all(&[(&WATCHER, &watchers), (&ROLLOUT, &newer)], &[]).await;
         olm.installed_of(&ROLLOUT, namespace, "0.9.9").await;
+        // That the new release has looked shows an edit that means nothing else.
+        lab.edit_rollout(json!({ "rollout": { "maxFailures": 2 } })).await;
+        lab.rollout_is_observed().await;
+        assert_eq!(lab.rollout_says("Progressing", "1 node must stay available until").await, soaks, "it soaks on");
         let revision = lab.revision().await;
         lab.edit_rollout(json!({ "rollout": { "promote": revision } })).await;
         lab.agents_say("two", 3).await;

@@ -165,7 +165,7 @@ const ALERTS: &[Alert] = &[
         name: "DaemonSetPodsOutdated",
         expr: "sum by (namespace, name) (daemonsetrollout_nodes{state=\"outdated\"}) > 0 and sum by (namespace, name) \
             (changes(daemonsetrollout_nodes{state=\"outdated\"}[1h])) == 0 unless on (namespace, name) \
-            daemonsetrollout_condition{condition=\"Ready\",reason=\"Paused\"} == 1",
+            daemonsetrollout_condition{condition=\"Progressing\",reason=~\"Paused|Stopped\"} == 1",
         lasts: "24h",
         summary: "{{ $value }} nodes of DaemonSetRollout {{ $labels.namespace }}/{{ $labels.name }} have run an \
             earlier revision for a day, and their number does not change.",

@@ -16,9 +16,13 @@ fn condition(seen: &Seen, plan: &Plan, now: i64, type_: &str) -> (String, String
 #[test]
 fn who_writes_a_template_in_turn_is_named_for_an_hour() {
     let mut all = seen(&[("h2", true), ("h1", true)], &json!({ "daemonSet": "a", "debounceSeconds": 3 }));
-    let entry = |manager: &str| json!({ "manager": manager, "fieldsV1": { "f:spec": { "f:template": {} } } });
+    let entry = |manager: &str, wrote: i64| {
+        let time = at(wrote).to_rfc3339();
+        json!({ "manager": manager, "time": time, "fieldsV1": { "f:spec": { "f:template": {} } } })
+    };
     let set = Arc::make_mut(all.set.as_mut().unwrap());
-    set.metadata.managed_fields = Some(value(json!([entry("helm"), entry("flux")])));
+    set.metadata.managed_fields =
+        Some(value(json!([entry("helm", 1000), entry("flux", 900), entry("kubectl-create", -2601)])));
     let memory_after = |changes: u32| {
         let template = Template { uid: "d".to_owned(), revision: Revision("h2".to_owned()), since: at(1000), changes };
         Memory { template: Some(template), ..Memory::default() }

@@ -18,6 +18,8 @@ use super::{READY_AFTER, at, bare_rollout, gaps, per, row, span};
 const DEBOUNCE: u64 = 3;
 /// A rollout in which nothing happens for so long has ended.
 const QUIET: Duration = Duration::from_secs(8);
+/// For so long half of the fleet is not Ready.
+const BLIP: Duration = Duration::from_secs(30);
 /// Nodes that a bad version may reach.
 const FLEET: usize = 50;
 
@@ -83,7 +85,7 @@ async fn reached(lab: &Lab<'_>, message: &str, count: usize) {
 enum Harm {
     /// It crashes.
     Crash,
-    /// It crashes while half of the fleet is not Ready for a moment.
+    /// It crashes while half of the fleet is not Ready for a time.
     Blip,
     /// Its node dies.
     NodeDies,
@@ -144,12 +146,13 @@ async fn reach(harm: Harm, is_careful: bool) -> usize {
         if matches!(harm, Harm::Blip) && !has_blipped && !seen.is_empty() {
             has_blipped = true;
             let pods: Vec<Pod> = lab.labelled(AGENTS).await.into_values().filter(is_ready).collect();
-            for ready in [false, true] {
+            for (ready, lasts) in [(false, BLIP), (true, Duration::ZERO)] {
                 for pod in pods.iter().take(FLEET / 2) {
                     lab.cluster.kubelet.say_ready(pod, ready).await;
                 }
-                tokio::time::sleep(Duration::from_secs(3)).await;
+                tokio::time::sleep(lasts).await;
             }
+            last = Instant::now();
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }

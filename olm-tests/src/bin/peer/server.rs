@@ -16,7 +16,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::protocols::{Ask, Failed, Identity, is_certificate};
 
-/// The rig's sign that a container is not Ready.
+/// The rig's sign that a container is not Ready; it is there from the start.
 const UNREADY: &str = "/tmp/unready";
 pub const PAUSE: Duration = Duration::from_millis(200);
 const WITHIN: Duration = Duration::from_secs(5);
@@ -28,7 +28,6 @@ pub async fn stand(
     listens: Vec<String>,
     again: Duration,
 ) -> Result<(), Failed> {
-    fs::write(UNREADY, "")?;
     let verifier = WebPkiClientVerifier::builder(identity.trusted.clone()).build()?;
     let server = ServerConfig::builder()
         .with_client_cert_verifier(verifier)

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::Node;
-use kube::api::Api;
+use kube::api::{Api, DeleteParams, ObjectMeta, PostParams};
 use olm_tests::eventually;
 use olm_tests::eyes::Eyes;
 use olm_tests::lab::daemonset_rollout::AGENTS;
@@ -62,6 +63,19 @@ fn revisions_that_are_lost_or_made_again_cost_no_pod_that_is_up_to_date() {
         lab.deploy(&lab.daemonset_saying("one"));
         lab.agents_say("one", 6).await;
         assert_eq!(eyes.seen().await.counts(), (1, 12));
+        // Another template has the name that the next revision would get: its controller takes another one.
+        let revisions: Api<ControllerRevision> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
+        let mut other = revisions.get(&format!("agent-{now}")).await.expect("the revision of a while ago");
+        revisions.delete(&format!("agent-{now}"), &DeleteParams::default()).await.expect("deleted");
+        other.metadata = ObjectMeta { resource_version: None, uid: None, ..other.metadata };
+        let data = serde_json::to_string(&other.data).expect("JSON").replace("\"two\"", "\"zero\"");
+        other.data = serde_json::from_str(&data).expect("JSON");
+        revisions.create(&PostParams::default(), &other).await.expect("a ControllerRevision");
+        lab.deploy(&lab.daemonset_saying("two"));
+        lab.agents_say("two", 6).await;
+        lab.rollout_is("Ready", "True", "AllUpdated").await;
+        assert_ne!(lab.revision().await, now, "the hash collided");
+        assert_eq!(eyes.seen().await.counts(), (1, 18));
         lab.end().await;
     });
 }

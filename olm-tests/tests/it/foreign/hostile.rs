@@ -230,7 +230,7 @@ fn pods_that_are_not_its_own_stay_nodes_that_join_get_the_template_and_those_tha
         lab.rollout_is("Ready", "True", "AllUpdated").await;
         assert_eq!(deleted(&lab), 4);
         let still = others(&lab).await;
-        assert!(before.iter().all(|uid| still.contains(uid)), "nobody else's Pod went");
+        assert!(before.iter().all(|uid| still.contains(uid)), "another owner's Pod was deleted");
         lab.end().await;
     });
 }

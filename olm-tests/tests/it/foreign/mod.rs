@@ -11,6 +11,7 @@ mod hostile;
 mod late;
 mod late_facts;
 mod many;
+mod moments;
 mod policy;
 mod rollback;
 mod samples;
