@@ -73,8 +73,9 @@ pub fn replacement(facts: &Facts<'_>, parts: &[Part], are_written: &[bool]) -> T
         let desired = part.placed;
         let budget = resolved.rollout.budget_of(row, desired);
         let is_held = matches!(part.state, State::Held(_));
-        let is_written = *is_written;
-        turns.push(turn::Component { servers: own, desired, is_everywhere, is_written, budget, is_held });
+        let (is_written, needs_peers) = (*is_written, row.store.is_some());
+        let servers = own;
+        turns.push(turn::Component { servers, desired, is_everywhere, needs_peers, is_written, budget, is_held });
     }
     let Some((at, name)) = turn::next(&turns) else {
         let is_changed = turns.iter().flat_map(|one| &one.servers).any(|server| server.is_outdated);

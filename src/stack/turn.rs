@@ -35,6 +35,8 @@ pub struct Component<'s> {
     pub desired: usize,
     /// Whether it runs on every node, and nothing else waits for each of them.
     pub is_everywhere: bool,
+    /// Whether one server may serve only once others do: for a quorum.
+    pub needs_peers: bool,
     /// Whether what new servers are made from is what the spec asks for now.
     pub is_written: bool,
     /// How many of its servers may be missing because of a change.
@@ -63,8 +65,8 @@ impl<'s> Component<'s> {
     /// lack, and several may be broken at once.
     fn broken(&self) -> Option<&'s str> {
         let serves = |server: &Server<'_>| matches!(server.health, Health::Serves | Health::Proving);
-        // Where none serves there is nothing to lose, and one that was replaced may wait for the others: for a quorum.
-        let has_nothing_to_lose = self.missing() == 0 && !self.servers.iter().any(serves);
+        // Where none serves there is nothing to lose, and one that was replaced may wait for the others.
+        let has_nothing_to_lose = self.needs_peers && self.missing() == 0 && !self.servers.iter().any(serves);
         let is_open = if has_nothing_to_lose { self.room() > 0 } else { self.used() < self.room() };
         let is_open = is_open && !self.is_held && self.is_written;
         let broken = self.servers.iter().find(|server| server.is_outdated && server.health == Health::Failing);
@@ -161,7 +163,15 @@ mod tests {
                 Server { name: &letters[at..], health, is_outdated: letter.is_ascii_uppercase() }
             })
             .collect();
-        Component { servers, desired, is_everywhere: false, is_written: true, budget: 1, is_held: false }
+        Component {
+            servers,
+            desired,
+            is_everywhere: false,
+            needs_peers: false,
+            is_written: true,
+            budget: 1,
+            is_held: false,
+        }
     }
 
     fn next_of(components: &[Component<'static>]) -> Option<(usize, usize)> {
@@ -198,15 +208,27 @@ mod tests {
     fn what_an_earlier_template_keeps_from_starting_waits_for_no_other_component() {
         assert_eq!(next_of(&[of("FFF", 3), of("FFF", 3), of("F", 1)]), Some((0, 0)), "nothing runs yet");
         assert_eq!(next_of(&[of("fFF", 3), of("FFF", 3)]), Some((1, 0)), "what replaces it fails, too");
-        assert_eq!(next_of(&[of("uFF", 3)]), Some((0, 1)), "one alone has no quorum");
-        assert_eq!(next_of(&[of("uuF", 3)]), Some((0, 2)));
-        assert_eq!(next_of(&[of("uRF", 3)]), None, "one serves still");
-        assert_eq!(next_of(&[of("upF", 3)]), None);
+        let store = |letters| Component { needs_peers: true, ..of(letters, 3) };
+        assert_eq!(next_of(&[store("uFF")]), Some((0, 1)), "one alone has no quorum");
+        assert_eq!(next_of(&[store("uuF")]), Some((0, 2)));
+        assert_eq!(next_of(&[store("uRF")]), None, "one serves still");
+        assert_eq!(next_of(&[store("upF")]), None);
         assert_eq!(next_of(&[of("uuu", 3), of("F", 1)]), Some((1, 0)), "the others are unready for lack of it");
         assert_eq!(next_of(&[of("uuu", 3), of("U", 1)]), None, "it may be back in a moment");
         assert_eq!(next_of(&[of("EFF", 3), of("F", 1)]), Some((1, 0)), "one of a component at a time");
         let held = Component { is_held: true, ..of("F", 1) };
         assert_eq!(next_of(&[held]), None);
+    }
+
+    #[test]
+    fn a_template_that_hangs_reaches_one_server_where_none_needs_another_one() {
+        assert_eq!(next_of(&[of("FFF", 3)]), Some((0, 0)));
+        for waits in ["uFF", "pFF", "fFF"] {
+            assert_eq!((next_of(&[of(waits, 3)]), waits_for(&[of(waits, 3)])), (None, Some(waits)), "{waits}");
+        }
+        assert_eq!(next_of(&[of("rFF", 3)]), Some((0, 1)), "it has proved itself");
+        let of_three = |letters| Component { budget: 3, is_everywhere: true, ..of(letters, 4) };
+        assert_eq!((next_of(&[of_three("FFFF")]), next_of(&[of_three("uFFF")])), (Some((0, 0)), None));
     }
 
     #[test]
