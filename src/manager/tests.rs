@@ -4,6 +4,7 @@
 
 mod certificates;
 mod edges;
+mod frozen;
 mod order;
 mod rollout;
 mod stores;

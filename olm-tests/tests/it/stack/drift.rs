@@ -265,6 +265,40 @@ fn an_object_of_each_kind_that_is_deleted_is_made_again() {
     });
 }
 
+#[test]
+fn files_that_a_user_made_immutable_are_created_again_when_they_change() {
+    run(async {
+        let lab = standing("stack-frozen", 1, 0).await;
+        let before = uids(&lab).await;
+        let mut frozen = Vec::new();
+        for (kind, name) in [("ConfigMap", "webui1-webui-configmap"), ("Secret", "webui1-webui-secret")] {
+            let api = api(&lab, kind);
+            let immutable = Patch::Merge(json!({ "immutable": true }));
+            let object = api.patch(name, &PatchParams::default(), &immutable).await.expect("an object");
+            frozen.push((api, object));
+        }
+        lab.config("webui1-webui-templates", &json!({ "redis": "port 6381\nrequirepass {{ secrets.webui.redis }}\n" }));
+        for (api, was) in &frozen {
+            eventually(&format!("there is another {}", was.name_any()), SOON, || async {
+                let now = api.get_opt(&was.name_any()).await.expect("an answer").ok_or("it is not there")?;
+                if now.uid() != was.uid() && now.data["immutable"].is_null() {
+                    Ok(())
+                } else {
+                    Err(format!("{:#?}", lab.stack_status().await))
+                }
+            })
+            .await;
+        }
+        eventually("the web UI has started again", LONG, || async {
+            let now = others(&before, &uids(&lab).await);
+            if now == ["webui1-webui-statefulset-0"] { Ok(()) } else { Err(format!("{now:?}")) }
+        })
+        .await;
+        lab.stack_says("Ready", "AllServing").await;
+        lab.end().await;
+    });
+}
+
 /// What no owner takes along: passwords, numbers, and the authority of certificates.
 async fn identities(lab: &Lab<'_>) -> BTreeMap<String, Option<BTreeMap<String, ByteString>>> {
     let secrets: Api<Secret> = Api::namespaced(lab.cluster.client.clone(), &lab.name);
