@@ -20,6 +20,14 @@ pub fn is_adopted(manager: &str, entries: &[ManagedFieldsEntry]) -> bool {
     entries.iter().any(|entry| is_ours(manager, entry))
 }
 
+/// Whether an annotation is as our last apply wrote it. A client that changes its value takes it from us.
+#[must_use]
+pub fn owns_annotation(manager: &str, entries: &[ManagedFieldsEntry], key: &str) -> bool {
+    let field = format!("f:{key}");
+    let fields = entries.iter().filter(|entry| is_ours(manager, entry)).filter_map(|entry| entry.fields_v1.as_ref());
+    fields.map(|fields| &fields.0["f:metadata"]["f:annotations"]).any(|all| all.get(&field).is_some())
+}
+
 /// The managed fields after the hand-over; `None` when no one else owns anything that is ours.
 ///
 /// On adoption all but the subresources is taken; later only spec, owner references, and the labels and annotations

@@ -22,6 +22,7 @@ use super::fleet::{Inner, Objects};
 use super::issue::{authority, issue};
 use super::observe::Seen;
 use super::part::{Of, Plan, Replacement, Surplus};
+use super::store::thaw;
 use crate::api::manager::condition::Reason;
 use crate::kernel::kind::Acted;
 use crate::kernel::set::{find, remove};
@@ -43,6 +44,16 @@ pub struct Done {
     pub authority: Option<String>,
     /// The time of this reconcile was over before all was written.
     pub is_unfinished: bool,
+}
+
+impl Done {
+    /// Notes what a component was refused, as far as that is to be reported.
+    fn refuse(&mut self, cx: &Cx<'_>, of: &Of, failed: &kernel::Error) {
+        if let Some(why) = cx.state.complaint(failed) {
+            let why = format!("{failed}: {why}");
+            self.refused.entry(of.clone()).or_insert((Reason::WriteRefused, why));
+        }
+    }
 }
 
 /// Carries a plan out.
@@ -78,20 +89,18 @@ pub async fn act(cx: &Cx<'_>, seen: &Seen, plan: &Plan, done: &mut Done) -> Acte
                     }
                     Err(failed) => {
                         is_uncertain |= failed.objection().is_none() || is_its(&of);
-                        if let Some(why) = cx.state.complaint(&failed) {
-                            let why = format!("{failed}: {why}");
-                            done.refused.entry(of.clone()).or_insert((Reason::WriteRefused, why));
-                        }
+                        done.refuse(cx, &of, &failed);
                         error = error.or(Some(failed));
                     }
                 }
             }
         }
-        let mut note = |of: &Of, came: Result<Option<String>, kernel::Error>| match came {
+        let mut note = |of: &Of, came: Result<Option<(Reason, String)>, kernel::Error>| match came {
             Ok(None) => drop(done.written.insert(of.clone())),
-            Ok(Some(why)) => drop(done.refused.entry(of.clone()).or_insert((Reason::NameTaken, why))),
+            Ok(Some(why)) => drop(done.refused.entry(of.clone()).or_insert(why)),
             Err(failed) => {
                 is_uncertain |= failed.objection().is_none() || is_its(of);
+                done.refuse(cx, of, &failed);
                 error.get_or_insert(failed);
             }
         };
@@ -99,7 +108,8 @@ pub async fn act(cx: &Cx<'_>, seen: &Seen, plan: &Plan, done: &mut Done) -> Acte
             note(of, enrol(cx, seen, one).await);
         }
         for (of, one) in &plan.issues {
-            note(of, issue(cx, seen, one).await);
+            let came = issue(cx, seen, one).await;
+            note(of, came.map(|why| why.map(|why| (Reason::NameTaken, why))));
         }
         for surplus in &plan.surplus {
             let failed = delete(cx, seen, surplus).await.err();
@@ -159,10 +169,10 @@ where
     let (namespace, name) = (&*seen.resolved.namespace, text(&object["metadata"]["name"]));
     let api: Api<K> = Api::namespaced(cx.client.clone(), namespace);
     let mut live = cx.kind.fleet.with(|all| of(all).get(namespace, &name).cloned());
+    let is_ours = |live: &K| live.owner_references().iter().any(|owner| owner.uid == seen.resolved.uid);
     if live.is_none() {
         // One without our labels is in no watch of ours: it may be anyone's.
         live = find(&api, &text(&object["kind"]), &name).await?;
-        let is_ours = |live: &K| live.owner_references().iter().any(|owner| owner.uid == seen.resolved.uid);
         if live.as_ref().is_some_and(|live| !is_ours(live)) {
             return Ok(Written::Foreign("was there before, and has no owner reference to this Manager"));
         }
@@ -172,11 +182,23 @@ where
         return Ok(Written::Before);
     }
     let belief = cx.state.own.belief(&id(object));
-    let Some(stored) = belief.apply(cx.manager, &api, object, live.as_ref()).await? else {
-        return Ok(Written::Before);
+    let stored = match belief.apply(cx.manager, &api, object, live.as_ref()).await {
+        Err(failed) if failed.has_code(&[422]) => {
+            let frozen = live.as_ref().filter(|live| is_ours(live) && is_immutable(*live));
+            let Some(uid) = frozen.and_then(ResourceExt::uid) else { return Err(failed) };
+            // All of it is drawn from the spec: it is created again once the watch shows that it is gone.
+            return thaw::<K>(cx, (namespace, &name), &uid).await.map(|()| Written::Now);
+        }
+        stored => stored?,
     };
+    let Some(stored) = stored else { return Ok(Written::Before) };
     cx.kind.fleet.with(|all| of(all).keep(stored));
     Ok(Written::Now)
+}
+
+/// Whether a ConfigMap or Secret takes no other entries.
+fn is_immutable(object: &impl Serialize) -> bool {
+    serde_json::to_value(object).is_ok_and(|object| object["immutable"] == true)
 }
 
 /// Deletes a Pod, for its controller to make one of the present template.

@@ -35,6 +35,7 @@ pub struct Authorities {
     pub previous: Option<Certificate>,
     /// The Secret's resourceVersion.
     pub version: String,
+    pub is_immutable: bool,
 }
 
 /// What is to be done about them.
@@ -60,6 +61,8 @@ pub struct AuthorityPlan {
     pub step: Option<Step>,
     /// The desired ConfigMap, or what of it changes.
     pub bundle: Option<Value>,
+    /// The UID of the one that is there, where it is immutable: only another one can have other entries.
+    pub frozen: Option<String>,
     pub trouble: Option<(Reason, String)>,
     /// When there may be something to do without an event.
     pub next: Option<DateTime<Utc>>,
@@ -82,6 +85,7 @@ impl Authorities {
             next: pair(NEXT).transpose()?,
             previous: previous.transpose()?,
             version: secret.resource_version().unwrap_or_default(),
+            is_immutable: secret.immutable == Some(true),
         })
     }
 

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::authority::{Authorities, AuthorityPlan, Step, trusts};
 use super::blueprint::{Marks, companion_name, labels_of};
+use super::identity::immutable;
 use super::leaves::{Into, Issue, Issued, Leaves, Terms, certificates_name, issue};
 use super::live::controller;
 use super::objects::owner;
@@ -125,11 +126,19 @@ impl<'f> Trust<'f> {
             servers.filter(|one| one.trusts.is_some() && one.trusts != mark).map(|one| &*one.name).collect();
         let is_known = are_settled && distrusts.is_empty() && mark.as_ref().is_some_and(is_there);
         let step = authorities.step(&of.authority, is_known, resolved.lifetimes.authority, now);
-        plan.step = Some(step).filter(|step| *step != Step::Stay);
+        let steps = Some(step).filter(|step| *step != Step::Stay);
+        if authorities.is_immutable {
+            plan.trouble = steps.map(|_| (Reason::AuthorityUnusable, immutable(&of.authority)));
+        } else {
+            plan.step = steps;
+        }
         let wanted = authorities.bundle();
         let there = live.and_then(|map| map.data.clone()).unwrap_or_default();
         if live.is_none() || there != wanted {
-            let gone = there.into_keys().filter(|key| !wanted.contains_key(key)).map(|key| (key, Value::Null));
+            plan.frozen = live.filter(|map| map.immutable == Some(true)).and_then(ResourceExt::uid);
+            let live = live.filter(|_| plan.frozen.is_none());
+            let gone = there.into_keys().filter(|key| live.is_some() && !wanted.contains_key(key));
+            let gone = gone.map(|key| (key, Value::Null));
             let data: BTreeMap<String, Value> =
                 gone.chain(wanted.iter().map(|(key, text)| (key.clone(), text.clone().into()))).collect();
             let mut object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": of.bundle,
@@ -140,7 +149,7 @@ impl<'f> Trust<'f> {
             plan.bundle = Some(object);
         }
         let period = authorities.signs.certificate.period;
-        if period.is_late_at() <= now {
+        if period.is_late_at() <= now && plan.trouble.is_none() {
             let waits = match (&authorities.next, distrusts.first()) {
                 (Some(_), Some(first)) => format!(
                     "the next one signs once all Pods trust it, and {} do not, such as {first}: let them be replaced",

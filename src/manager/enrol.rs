@@ -6,9 +6,10 @@
 use k8s_openapi::api::core::v1::Secret;
 
 use super::context::Cx;
-use super::identity::Enrol;
+use super::identity::{Enrol, immutable};
 use super::observe::Seen;
 use super::store::store;
+use crate::api::manager::condition::Reason;
 use crate::k8s::hex::hex;
 use crate::kernel::{self};
 
@@ -16,8 +17,11 @@ use crate::kernel::{self};
 const BYTES: usize = 16;
 
 /// Writes it. Returns what hinders it.
-pub async fn enrol(cx: &Cx<'_>, seen: &Seen, enrol: &Enrol) -> Result<Option<String>, kernel::Error> {
+pub async fn enrol(cx: &Cx<'_>, seen: &Seen, enrol: &Enrol) -> Result<Option<(Reason, String)>, kernel::Error> {
     let (namespace, name) = (&*seen.resolved.namespace, &*enrol.name);
+    if enrol.is_immutable {
+        return Ok(Some((Reason::WriteRefused, immutable(name))));
+    }
     let object = if enrol.over.is_some() {
         enrol.change()
     } else {
@@ -25,7 +29,7 @@ pub async fn enrol(cx: &Cx<'_>, seen: &Seen, enrol: &Enrol) -> Result<Option<Str
         enrol.object(namespace, secrets.collect::<Result<_, kernel::Error>>()?)
     };
     if let Some(why) = store::<Secret>(cx, (namespace, name), &object, |all| &mut all.secrets).await? {
-        return Ok(Some(why));
+        return Ok(Some((Reason::NameTaken, why)));
     }
     let servers = enrol.members.to_string().trim_end().replace('\n', ", ");
     tracing::info!(namespace, name, servers, "what identifies a component written down");

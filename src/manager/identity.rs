@@ -24,6 +24,12 @@ pub fn identity_name(row: &Row, component: &str) -> String {
     format!("{component}-{}-identity", row.kind)
 }
 
+/// What to do about a Secret that is immutable, and that nothing may delete: what it holds is nowhere on record.
+#[must_use]
+pub fn immutable(name: &str) -> String {
+    format!("Secret {name} is immutable: save it, delete it, create it again without `immutable`")
+}
+
 /// An entry of a Secret, if there is any text in it.
 #[must_use]
 pub fn entry(secret: &Secret, key: &str) -> Option<String> {
@@ -38,6 +44,7 @@ pub struct Identity {
     pub secrets: BTreeMap<String, String>,
     /// Its Secret's resourceVersion.
     pub version: String,
+    pub is_immutable: bool,
 }
 
 impl fmt::Debug for Identity {
@@ -62,7 +69,8 @@ impl Identity {
         };
         let known = row.secrets.iter().map(|key| Ok((key.clone(), entry(key)?)));
         let version = secret.resource_version().unwrap_or_default();
-        Ok(Self { members, secrets: known.collect::<Result<_, String>>()?, version })
+        let is_immutable = secret.immutable == Some(true);
+        Ok(Self { members, secrets: known.collect::<Result<_, String>>()?, version, is_immutable })
     }
 }
 
@@ -74,17 +82,20 @@ pub struct Enrol {
     pub members: Members,
     /// The resourceVersion of the one that is there; `None`: there is none yet, and these secrets are to be generated.
     pub over: Option<String>,
+    /// Whether the one that is there cannot be changed.
+    pub is_immutable: bool,
     pub secrets: BTreeSet<String>,
 }
 
 impl Enrol {
     /// The one of a component.
     #[must_use]
-    pub fn new(table: &Table, component: &Component, members: Members, over: Option<String>) -> Self {
+    pub fn new(table: &Table, component: &Component, members: Members, over: Option<&Identity>) -> Self {
         let row = &table.rows[component.row];
         let labels = labels_of(table, row, &component.name);
         let (name, secrets) = (identity_name(row, &component.name), row.secrets.iter().cloned().collect());
-        Self { name, labels, members, over, secrets }
+        let is_immutable = over.is_some_and(|identity| identity.is_immutable);
+        Self { name, labels, members, over: over.map(|identity| identity.version.clone()), is_immutable, secrets }
     }
 
     /// The whole object, with these secrets.

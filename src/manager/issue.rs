@@ -9,7 +9,7 @@ use super::authority::{Authorities, AuthorityPlan, Step, first};
 use super::context::Cx;
 use super::leaves::Issue;
 use super::observe::Seen;
-use super::store::store;
+use super::store::{store, thaw};
 use crate::kernel::{self};
 use crate::pki::{Authority, Period};
 use crate::stack::table::Table;
@@ -39,6 +39,9 @@ pub async fn authority(cx: &Cx<'_>, seen: &Seen, plan: &AuthorityPlan) -> Result
     }
     let Some(bundle) = &plan.bundle else { return Ok(None) };
     let name = bundle["metadata"]["name"].as_str().unwrap_or_default();
+    if let Some(uid) = &plan.frozen {
+        thaw::<ConfigMap>(cx, (namespace, name), uid).await?;
+    }
     store::<ConfigMap>(cx, (namespace, name), bundle, |all| &mut all.config_maps).await
 }
 
@@ -50,6 +53,9 @@ pub async fn issue(cx: &Cx<'_>, seen: &Seen, issue: &Issue) -> Result<Option<Str
     else {
         return Ok(None);
     };
+    if let Some(uid) = &issue.frozen {
+        thaw::<Secret>(cx, (namespace, name), uid).await?;
+    }
     if let Some(why) = store::<Secret>(cx, (namespace, name), &object, |all| &mut all.secrets).await? {
         return Ok(Some(why));
     }

@@ -22,6 +22,9 @@ use crate::pki::{Authority, Period};
 
 /// The entry that says what the others are.
 const ISSUED: &str = "issued";
+/// How entries begin that mark a period, and those that are of a server. All others are another client's.
+const MARK: &str = "issued-";
+const SERVER: &str = "server-";
 /// So many periods that were before leave a mark: a server of an earlier template may start again.
 const MARKS: usize = 10;
 
@@ -41,7 +44,10 @@ pub struct Issued {
     /// When those before them end: servers of an earlier template have them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<DateTime<Utc>>,
-    /// Of all other entries: none was changed.
+    /// Marks of the periods before: they are put back from here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    earlier: Vec<String>,
+    /// Of the entries of all servers: none was changed.
     #[serde(default)]
     digest: String,
 }
@@ -70,10 +76,12 @@ pub struct Issue {
     pub into: Into,
     /// The resourceVersion of the Secret that is there.
     pub over: Option<String>,
+    /// Its UID where it is immutable: only another one can have other entries.
+    pub frozen: Option<String>,
     /// Addresses that get one.
     pub missing: BTreeSet<String>,
     pub issued: Issued,
-    /// Entries that stay.
+    /// Entries that stay as they are.
     kept: BTreeMap<String, ByteString>,
     /// Entries that go.
     gone: BTreeSet<String>,
@@ -84,8 +92,14 @@ impl<'s> Leaves<'s> {
     #[must_use]
     pub fn read(secret: &'s Secret) -> Option<Self> {
         let entries = secret.data.as_ref()?;
-        let issued: Issued = serde_json::from_slice(&entries.get(ISSUED)?.0).ok()?;
+        let issued = stated(entries)?;
         (digest(entries) == issued.digest).then_some(Self { issued, entries })
+    }
+
+    /// Whether these addresses have one, no other has, and each mark is there.
+    fn are_whole(&self, addresses: &BTreeSet<String>) -> bool {
+        let has_marks = self.issued.marks().all(|mark| self.entries.contains_key(&mark));
+        has_marks && self.cover(addresses) && self.count() == addresses.len()
     }
 
     /// How many there are.
@@ -107,6 +121,11 @@ impl<'s> Leaves<'s> {
 }
 
 impl Issued {
+    /// The entries by which servers of this template and of earlier ones see that theirs are there.
+    fn marks(&self) -> impl Iterator<Item = String> {
+        self.earlier.iter().cloned().chain([mark(self)])
+    }
+
     #[must_use]
     pub fn period(&self) -> Period {
         Period { from: self.from, to: self.to }
@@ -152,36 +171,45 @@ pub fn issue(
         issued.authority != signs.id || is_old || issued.period().is_longer_than(own)
     };
     let current = leaves.filter(|leaves| !is_due(&leaves.issued));
-    if current.is_some_and(|leaves| leaves.cover(addresses) && leaves.count() == addresses.len()) {
+    if current.is_some_and(|leaves| leaves.are_whole(addresses)) {
         return None;
     }
-    let issued = current.map_or_else(
+    let nothing = BTreeMap::new();
+    let there = live.and_then(|secret| secret.data.as_ref()).unwrap_or(&nothing);
+    // Where certificates were changed, these marks are still those that servers wait for.
+    let before = stated(there);
+    let known = there.keys().filter(|key| key.starts_with(MARK)).cloned();
+    let mut marks: BTreeSet<String> = known.chain(before.iter().flat_map(Issued::marks)).collect();
+    let mut issued = current.map_or_else(
         || Issued {
             authority: signs.id.clone(),
             from,
             to,
-            before: leaves.map(|leaves| leaves.issued.to),
-            digest: String::new(),
+            before: before.as_ref().map(|before| before.to),
+            ..Issued::default()
         },
         |leaves| leaves.issued.clone(),
     );
-    let is_of = |key: &str, address: &String| key == certificate(address) || key == private(address);
-    let mut kept = leaves.map(|leaves| leaves.entries.clone()).unwrap_or_default();
-    kept.retain(|key, _| {
-        key.starts_with("issued-") || current.is_some() && addresses.iter().any(|one| is_of(key, one))
-    });
-    let marks: Vec<String> = kept.keys().filter(|key| key.starts_with("issued-")).cloned().collect();
-    for old in marks.iter().rev().skip(MARKS) {
-        kept.remove(old);
-    }
-    kept.insert(mark(&issued), ByteString::default());
-    let missing: BTreeSet<String> =
-        addresses.iter().filter(|address| !kept.contains_key(&certificate(address))).cloned().collect();
-    let stays = |key: &String| kept.contains_key(key) || missing.iter().any(|one| is_of(key, one)) || key == ISSUED;
-    let there = live.and_then(|secret| secret.data.as_ref());
-    let gone = there.into_iter().flatten().map(|(key, _)| key.clone()).filter(|key| !stays(key)).collect();
-    let over = live.map(|secret| secret.resource_version().unwrap_or_default());
-    Some(Issue { into, over, missing, issued, kept, gone })
+    marks.remove(&mark(&issued));
+    issued.earlier = marks.iter().skip(marks.len().saturating_sub(MARKS)).cloned().collect();
+    let marks: BTreeSet<String> = issued.marks().collect();
+    let own: BTreeSet<String> = addresses.iter().flat_map(|one| [certificate(one), private(one)]).collect();
+    let stays = |key: &String| {
+        if key.starts_with(MARK) {
+            marks.contains(key)
+        } else if key.starts_with(SERVER) {
+            current.is_some() && own.contains(key)
+        } else {
+            key != ISSUED
+        }
+    };
+    let (kept, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        there.iter().map(|(key, bytes)| (key.clone(), bytes.clone())).partition(|(key, _)| stays(key));
+    let missing = addresses.iter().filter(|address| !kept.contains_key(&certificate(address))).cloned().collect();
+    let gone = others.into_keys().filter(|key| key != ISSUED && !own.contains(key)).collect();
+    let frozen = live.filter(|secret| secret.immutable == Some(true)).and_then(ResourceExt::uid);
+    let over = live.filter(|_| frozen.is_none()).map(|secret| secret.resource_version().unwrap_or_default());
+    Some(Issue { into, over, frozen, missing, issued, kept, gone })
 }
 
 impl Issue {
@@ -202,13 +230,14 @@ impl Issue {
         let issued = Issued { digest: digest(&entries), ..self.issued.clone() };
         let text = serde_json::to_string(&issued).unwrap_or_default();
         entries.insert(ISSUED.to_owned(), ByteString(text.into_bytes()));
+        for mark in issued.marks() {
+            entries.entry(mark).or_default();
+        }
         // What is there stays there: of hundreds of servers, those that join.
-        let own = mark(&self.issued);
-        let is_there = |key: &String| self.over.is_some() && self.kept.contains_key(key) && *key != own;
-        entries.retain(|key, _| !is_there(key));
+        entries.retain(|key, _| self.over.is_none() || !self.kept.contains_key(key));
         let data = entries.into_iter().map(|(key, bytes)| (key, STANDARD.encode(bytes.0).into()));
-        let data: BTreeMap<String, Value> =
-            data.chain(self.gone.iter().map(|key| (key.clone(), Value::Null))).collect();
+        let gone = self.gone.iter().filter(|_| self.over.is_some()).map(|key| (key.clone(), Value::Null));
+        let data: BTreeMap<String, Value> = data.chain(gone).collect();
         let Into { name, namespace, labels, owner, .. } = &self.into;
         let mut object = json!({ "apiVersion": "v1", "kind": "Secret", "data": data, "metadata": { "name": name,
             "namespace": namespace, "labels": labels, "ownerReferences": [owner] } });
@@ -219,22 +248,27 @@ impl Issue {
     }
 }
 
+/// What a Secret says of its certificates.
+fn stated(entries: &BTreeMap<String, ByteString>) -> Option<Issued> {
+    serde_json::from_slice(&entries.get(ISSUED)?.0).ok()
+}
+
 fn mark(issued: &Issued) -> String {
-    format!("issued-{}-{}", issued.to.timestamp_micros(), issued.authority)
+    format!("{MARK}{}-{}", issued.to.timestamp_micros(), issued.authority)
 }
 
 fn certificate(address: &str) -> String {
-    format!("server-{address}.crt")
+    format!("{SERVER}{address}.crt")
 }
 
 fn private(address: &str) -> String {
-    format!("server-key-{address}.pem")
+    format!("{SERVER}key-{address}.pem")
 }
 
-/// Of all entries but the one that has it.
+/// Of the entries of all servers.
 fn digest(entries: &BTreeMap<String, ByteString>) -> String {
     let mut hash = Sha256::new();
-    for (key, ByteString(bytes)) in entries.iter().filter(|(key, _)| *key != ISSUED) {
+    for (key, ByteString(bytes)) in entries.iter().filter(|(key, _)| key.starts_with(SERVER)) {
         hash.update(format!("{key} {} ", bytes.len()));
         hash.update(bytes);
     }

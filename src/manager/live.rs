@@ -8,9 +8,11 @@ use k8s_openapi::api::apps::v1::{DaemonSet, StatefulSet};
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use kube::ResourceExt;
 
-use super::objects::recorded;
+use super::objects::{recorded, sealed};
+use crate::api::manager::package::PACKAGE;
 use crate::k8s::drift::APPLIED_ANNOTATION;
 use crate::k8s::facts::{ADDRESSES, TEMPLATE, TEMPLATE_GENERATION, TRUSTS};
+use crate::k8s::ownership::owns_annotation;
 
 /// A workload as the API server has it.
 #[derive(Debug, Default)]
@@ -27,6 +29,8 @@ pub struct Live {
     /// How many Pods its controller wants.
     pub desired: usize,
     pub nodes: Vec<String>,
+    /// Whether these are the nodes that we wrote last. Others may be another client's.
+    pub is_recorded: bool,
     /// Their addresses when it was written, by node: one that is gone cannot be asked.
     pub addresses: BTreeMap<String, String>,
 }
@@ -36,14 +40,17 @@ pub struct Live {
 pub fn stateful_set(set: &StatefulSet, uid: &str) -> Live {
     let (spec, status) = (set.spec.as_ref(), set.status.as_ref());
     let affinity = spec.and_then(|spec| spec.template.spec.as_ref()?.affinity.as_ref());
+    let affinity = || affinity.and_then(|affinity| serde_json::to_value(affinity).ok());
+    let record = record(set);
     Live {
         is_observed: status.and_then(|status| status.observed_generation) == set.metadata.generation,
         desired: count(spec.and_then(|spec| spec.replicas)),
-        nodes: affinity
-            .and_then(|affinity| serde_json::to_value(affinity).ok())
-            .map(|all| recorded(&all))
-            .unwrap_or_default(),
-        addresses: set.annotations().get(ADDRESSES).map(|all| addresses(all)).unwrap_or_default(),
+        is_recorded: record.is_some(),
+        nodes: match &record {
+            Some(record) => record.iter().map(|(node, _)| node.clone()).collect(),
+            None => affinity().map(|all| recorded(&all)).unwrap_or_default(),
+        },
+        addresses: record.into_iter().flatten().collect(),
         template: spec
             .and_then(|spec| spec.template.metadata.as_ref()?.annotations.as_ref()?.get(TEMPLATE).cloned())
             .unwrap_or_default(),
@@ -57,9 +64,14 @@ fn trusts(template: Option<&PodTemplateSpec>) -> String {
     annotations.and_then(|all| all.get(TRUSTS)).cloned().unwrap_or_default()
 }
 
-fn addresses(all: &str) -> BTreeMap<String, String> {
-    let pairs = all.split(',').filter_map(|one| one.split_once('='));
-    pairs.map(|(node, address)| (node.to_owned(), address.to_owned())).collect()
+/// The nodes and addresses that we wrote last; `None`: another client may have changed them. The hash shows a change
+/// whose field was taken over, and which the apply after that did not undo.
+fn record(set: &StatefulSet) -> Option<Vec<(String, String)>> {
+    let all = set.annotations();
+    let (record, applied) = (all.get(ADDRESSES)?, all.get(APPLIED_ANNOTATION)?);
+    let is_ours = owns_annotation(PACKAGE.name, set.managed_fields(), ADDRESSES) && applied.ends_with(&sealed(record));
+    let pairs = record.split(',').filter_map(|one| one.split_once('='));
+    is_ours.then(|| pairs.map(|(node, address)| (node.to_owned(), address.to_owned())).collect())
 }
 
 /// The revision of which a StatefulSet's new Pods are, once its controller has seen it as it is.

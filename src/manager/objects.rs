@@ -87,10 +87,11 @@ impl Blueprint<'_> {
         let mut workload = self.object("apps/v1", &row.workload.to_string(), &name, ("spec", &spec));
         if row.workload == Workload::StatefulSet {
             let all = self.nodes.iter().zip(self.peers).map(|(node, peer)| format!("{node}={}", peer.address));
-            let all: Vec<String> = all.collect();
+            let all = all.collect::<Vec<String>>().join(",");
             let annotations = &mut workload["metadata"]["annotations"];
-            annotations[APPLIED_ANNOTATION] = short(&json!([annotations[APPLIED_ANNOTATION], all])).into();
-            annotations[ADDRESSES] = all.join(",").into();
+            let own = annotations[APPLIED_ANNOTATION].as_str().unwrap_or_default();
+            annotations[APPLIED_ANNOTATION] = format!("{own}{}", sealed(&all)).into();
+            annotations[ADDRESSES] = all.into();
         }
         workload
     }
@@ -234,6 +235,12 @@ pub fn recorded(affinity: &Value) -> Vec<String> {
     let terms = &affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
     let node = |term: &Value| term["matchFields"][0]["values"][0].as_str().map(str::to_owned);
     terms.as_array().into_iter().flatten().filter_map(node).collect()
+}
+
+/// How the hash of what was applied ends where its annotation of nodes is this one.
+#[must_use]
+pub fn sealed(addresses: &str) -> String {
+    format!("-{}", short(&json!(addresses)))
 }
 
 fn short(value: &Value) -> String {

@@ -43,7 +43,11 @@ pub fn found(facts: &Facts<'_>, component: &Component) -> Found {
         Workload::DaemonSet => all.daemon_sets.get(namespace, &name).map(|set| daemon_set(set, &resolved.uid)),
     };
     let exists = live.is_some();
-    let live = live.unwrap_or_default();
+    let mut live = live.unwrap_or_default();
+    if exists && row.workload == Workload::StatefulSet && !live.is_recorded {
+        let servers = all.servers(namespace, &row.kind, &component.name).filter(|one| one.is_bound && !one.is_ending);
+        live.nodes = believed(&live, &servers.map(|one| &one.node).collect::<Vec<_>>());
+    }
     let identity = all.secrets.get(namespace, &identity_name(row, &component.name)).filter(|_| row.is_identified());
     let identity = identity.map(|secret| Identity::read(secret, row));
     let members = row.store.as_ref().and_then(|store| match &identity {
@@ -85,6 +89,19 @@ pub fn found(facts: &Facts<'_>, component: &Component) -> Found {
     let peers = names.iter().zip(numbers).map(peer).collect();
     let gone = names.iter().find(|name| has_address(name).is_none()).map(|name| why(name));
     Found { exists, live, nodes, peers, gone, identity, members }
+}
+
+/// The nodes of a component's servers where another client may have changed the record: no server moves for that.
+fn believed(live: &Live, run: &[&String]) -> Vec<String> {
+    let runs = |node: &String| run.contains(&node);
+    let mut others = run.iter().filter(|node| !live.nodes.contains(node)).map(|node| (*node).clone());
+    let stays = |node: &String| if runs(node) { None } else { others.next() }.unwrap_or_else(|| node.clone());
+    let mut nodes: Vec<String> = live.nodes.iter().map(stays).collect();
+    nodes.extend(others);
+    while let Some(at) = nodes.iter().rposition(|node| !runs(node)).filter(|_| nodes.len() > live.desired) {
+        nodes.remove(at);
+    }
+    nodes
 }
 
 /// The first servers of a store.

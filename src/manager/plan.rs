@@ -137,7 +137,7 @@ fn enrolments(
             Next::Stay if row.store.is_none() && found.is_new(row) => Members::default(),
             Next::Stay | Next::Wait(_) => return None,
         };
-        let over = found.identity.as_ref().and_then(|read| read.as_ref().ok()).map(|identity| identity.version.clone());
+        let over = found.identity.as_ref().and_then(|read| read.as_ref().ok());
         let is_due = match over {
             None if found.exists => may_be_written(&part.state),
             None => part.state == State::Starting,

@@ -10,7 +10,7 @@ use super::part::{Facts, Part, Replacement, State};
 use super::pods::Server;
 use crate::k8s::node::Node;
 use crate::stack::table::{Row, Workload};
-use crate::stack::turn::{self, Health};
+use crate::stack::turn::{self, Form, Health};
 
 /// A server must have been Ready for so long before the next one is replaced: a bad template shows by then.
 pub const PROVES: TimeDelta = TimeDelta::seconds(10);
@@ -73,8 +73,13 @@ pub fn replacement(facts: &Facts<'_>, parts: &[Part], are_written: &[bool]) -> T
         let desired = part.placed;
         let budget = resolved.rollout.budget_of(row, desired);
         let is_held = matches!(part.state, State::Held(_));
+        let form = match row.workload {
+            Workload::DaemonSet => Form::Everywhere,
+            Workload::StatefulSet if row.store.is_some() => Form::Quorum,
+            Workload::StatefulSet => Form::Apart,
+        };
         let is_written = *is_written;
-        turns.push(turn::Component { servers: own, desired, is_everywhere, is_written, budget, is_held });
+        turns.push(turn::Component { servers: own, desired, form, is_written, budget, is_held });
     }
     let Some((at, name)) = turn::next(&turns) else {
         let is_changed = turns.iter().flat_map(|one| &one.servers).any(|server| server.is_outdated);

@@ -1,7 +1,7 @@
 //! Store: writes an object of which others may have made or changed the one that is there.
 //!
-//! Never over it: it is created, or changed where its resourceVersion is the one that was seen. Must not decide its
-//! content.
+//! Never over it: it is created, or changed where its resourceVersion is the one that was seen. One that is immutable
+//! is deleted first, where its caller has all that it holds. Must not decide its content.
 
 use std::fmt::Debug;
 
@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::context::Cx;
 use super::fleet::{Inner, Objects};
 use crate::kernel::apply::{create, merge};
+use crate::kernel::set::remove;
 use crate::kernel::{self};
 
 /// Writes it: what has a resourceVersion is a change. Returns what hinders it.
@@ -43,6 +44,19 @@ where
     };
     cx.kind.fleet.with(|all| of(all).keep(stored));
     Ok(None)
+}
+
+/// Deletes an object of ours that is immutable, and out of date: another one is created in its place.
+pub async fn thaw<K>(cx: &Cx<'_>, (namespace, name): (&str, &str), uid: &str) -> Result<(), kernel::Error>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + DeserializeOwned + Clone + Debug,
+{
+    let (api, kind): (Api<K>, _) = (Api::namespaced(cx.client.clone(), namespace), K::kind(&()));
+    tracing::info!(namespace, %kind, name, "it is immutable and out of date: it is deleted, and created again");
+    if remove(&api, &kind, name, Some(uid.to_owned())).await? {
+        return Ok(());
+    }
+    Err(kernel::Error::Stale(format!("delete {kind} {name}")))
 }
 
 /// What to do about an object that is there and in no watch of ours.

@@ -66,15 +66,15 @@ mod tests {
     #[test]
     fn an_image_of_a_mirror_or_with_its_digest_is_the_same() {
         for (wanted, found, differs) in [
-            ("zookeeper:3.5.5", "zookeeper:3.5.6", true),
-            ("zookeeper:3.5.5", "other:3.5.5", true),
-            ("zookeeper:3.5.5", "mirror:5000/library/zookeeper:3.5.5", false),
-            ("zookeeper:3.5.5", "zookeeper@sha256:1", false),
-            ("zookeeper:3.5.5", "zookeeper:3.5.5@sha256:1", false),
-            ("zookeeper:3.5.5", "zookeeper:3.5.6@sha256:1", true),
-            ("zookeeper@sha256:1", "zookeeper@sha256:2", true),
-            ("zookeeper@sha256:1", "a/zookeeper@sha256:1", false),
-            ("localhost:5000/zookeeper", "localhost:5000/zookeeper:1", true),
+            ("web:3.5.5", "web:3.5.6", true),
+            ("web:3.5.5", "other:3.5.5", true),
+            ("web:3.5.5", "mirror:5000/library/web:3.5.5", false),
+            ("web:3.5.5", "web@sha256:1", false),
+            ("web:3.5.5", "web:3.5.5@sha256:1", false),
+            ("web:3.5.5", "web:3.5.6@sha256:1", true),
+            ("web@sha256:1", "web@sha256:2", true),
+            ("web@sha256:1", "a/web@sha256:1", false),
+            ("localhost:5000/web", "localhost:5000/web:1", true),
         ] {
             assert_eq!(is_another(wanted, found), differs, "{wanted} {found}");
         }

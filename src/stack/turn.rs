@@ -27,14 +27,24 @@ pub enum Health {
     Lost,
 }
 
+/// How the servers of a component depend on each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// It runs on every node, and no other component waits for each of them.
+    Everywhere,
+    /// Each server serves alone.
+    Apart,
+    /// A server may serve only once others do.
+    Quorum,
+}
+
 /// A component.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Component<'s> {
     pub servers: Vec<Server<'s>>,
     /// How many there should be.
     pub desired: usize,
-    /// Whether it runs on every node, and nothing else waits for each of them.
-    pub is_everywhere: bool,
+    pub form: Form,
     /// Whether what new servers are made from is what the spec asks for now.
     pub is_written: bool,
     /// How many of its servers may be missing because of a change.
@@ -44,6 +54,10 @@ pub struct Component<'s> {
 }
 
 impl<'s> Component<'s> {
+    fn is_everywhere(&self) -> bool {
+        self.form == Form::Everywhere
+    }
+
     /// How many of its servers are missing or going.
     fn missing(&self) -> usize {
         self.desired.saturating_sub(self.servers.iter().filter(|server| server.health != Health::Ending).count())
@@ -63,8 +77,8 @@ impl<'s> Component<'s> {
     /// lack, and several may be broken at once.
     fn broken(&self) -> Option<&'s str> {
         let serves = |server: &Server<'_>| matches!(server.health, Health::Serves | Health::Proving);
-        // Where none serves there is nothing to lose, and one that was replaced may wait for the others: for a quorum.
-        let has_nothing_to_lose = self.missing() == 0 && !self.servers.iter().any(serves);
+        // Where none serves there is nothing to lose, and one that was replaced may wait for the others.
+        let has_nothing_to_lose = self.form == Form::Quorum && self.missing() == 0 && !self.servers.iter().any(serves);
         let is_open = if has_nothing_to_lose { self.room() > 0 } else { self.used() < self.room() };
         let is_open = is_open && !self.is_held && self.is_written;
         let broken = self.servers.iter().find(|server| server.is_outdated && server.health == Health::Failing);
@@ -107,13 +121,13 @@ pub fn next<'s>(components: &[Component<'s>]) -> Option<(usize, &'s str)> {
     let all: Vec<(usize, &Component<'_>)> = components.iter().enumerate().collect();
     let (at, _) = *all.iter().find(is_changed)?;
     let turn = &components[at];
-    let others = || components.iter().enumerate().filter(|(other, one)| *other != at && !one.is_everywhere);
+    let others = || components.iter().enumerate().filter(|(other, one)| *other != at && !one.is_everywhere());
     let is_whole = others().all(|(_, one)| one.used() == 0 && one.away().next().is_none());
     if !turn.is_written || turn.used() >= turn.room() || !is_whole {
         return None;
     }
     let name = if turn.away().any(|server| server.is_outdated) {
-        if !turn.is_everywhere && turn.away().count() > turn.room() {
+        if !turn.is_everywhere() && turn.away().count() > turn.room() {
             // They may be back in a moment, after an outage: one of them at a time could keep the others waiting.
             return None;
         }
@@ -129,11 +143,11 @@ pub fn next<'s>(components: &[Component<'s>]) -> Option<(usize, &'s str)> {
 #[must_use]
 pub fn waits_for<'s>(components: &[Component<'s>]) -> Option<&'s str> {
     let is_awaited = |component: &Component<'_>, server: &Server<'_>| {
-        if component.is_everywhere && !component.servers.iter().any(|one| one.is_outdated) {
+        if component.is_everywhere() && !component.servers.iter().any(|one| one.is_outdated) {
             return server.health == Health::Failing;
         }
         // One of an earlier template on every node waits for its own turn.
-        let counts = !component.is_everywhere || !server.is_outdated || server.health == Health::Ending;
+        let counts = !component.is_everywhere() || !server.is_outdated || server.health == Health::Ending;
         counts && (server.is_away() || matches!(server.health, Health::Proving | Health::Ending))
     };
     let awaited = |one: &Component<'s>| one.servers.iter().find(|server| is_awaited(one, server)).map(|one| one.name);
@@ -161,7 +175,7 @@ mod tests {
                 Server { name: &letters[at..], health, is_outdated: letter.is_ascii_uppercase() }
             })
             .collect();
-        Component { servers, desired, is_everywhere: false, is_written: true, budget: 1, is_held: false }
+        Component { servers, desired, form: Form::Apart, is_written: true, budget: 1, is_held: false }
     }
 
     fn next_of(components: &[Component<'static>]) -> Option<(usize, usize)> {
@@ -198,15 +212,27 @@ mod tests {
     fn what_an_earlier_template_keeps_from_starting_waits_for_no_other_component() {
         assert_eq!(next_of(&[of("FFF", 3), of("FFF", 3), of("F", 1)]), Some((0, 0)), "nothing runs yet");
         assert_eq!(next_of(&[of("fFF", 3), of("FFF", 3)]), Some((1, 0)), "what replaces it fails, too");
-        assert_eq!(next_of(&[of("uFF", 3)]), Some((0, 1)), "one alone has no quorum");
-        assert_eq!(next_of(&[of("uuF", 3)]), Some((0, 2)));
-        assert_eq!(next_of(&[of("uRF", 3)]), None, "one serves still");
-        assert_eq!(next_of(&[of("upF", 3)]), None);
+        let store = |letters| Component { form: Form::Quorum, ..of(letters, 3) };
+        assert_eq!(next_of(&[store("uFF")]), Some((0, 1)), "one alone has no quorum");
+        assert_eq!(next_of(&[store("uuF")]), Some((0, 2)));
+        assert_eq!(next_of(&[store("uRF")]), None, "one serves still");
+        assert_eq!(next_of(&[store("upF")]), None);
         assert_eq!(next_of(&[of("uuu", 3), of("F", 1)]), Some((1, 0)), "the others are unready for lack of it");
         assert_eq!(next_of(&[of("uuu", 3), of("U", 1)]), None, "it may be back in a moment");
         assert_eq!(next_of(&[of("EFF", 3), of("F", 1)]), Some((1, 0)), "one of a component at a time");
         let held = Component { is_held: true, ..of("F", 1) };
         assert_eq!(next_of(&[held]), None);
+    }
+
+    #[test]
+    fn a_template_that_hangs_reaches_one_server_where_none_needs_another_one() {
+        assert_eq!(next_of(&[of("FFF", 3)]), Some((0, 0)));
+        for waits in ["uFF", "pFF", "fFF"] {
+            assert_eq!((next_of(&[of(waits, 3)]), waits_for(&[of(waits, 3)])), (None, Some(waits)), "{waits}");
+        }
+        assert_eq!(next_of(&[of("rFF", 3)]), Some((0, 1)), "it has proved itself");
+        let of_three = |letters| Component { budget: 3, form: Form::Everywhere, ..of(letters, 4) };
+        assert_eq!((next_of(&[of_three("FFFF")]), next_of(&[of_three("uFFF")])), (Some((0, 0)), None));
     }
 
     #[test]
@@ -222,7 +248,7 @@ mod tests {
 
     #[test]
     fn nothing_waits_for_what_runs_on_every_node_nor_it_for_a_lost_node() {
-        let everywhere = |letters, desired| Component { is_everywhere: true, ..of(letters, desired) };
+        let everywhere = |letters, desired| Component { form: Form::Everywhere, ..of(letters, desired) };
         assert_eq!(next_of(&[everywhere("rul", 3), of("R", 1)]), Some((1, 0)));
         assert_eq!(next_of(&[of("u", 1), everywhere("RR", 2)]), None);
         assert_eq!(next_of(&[everywhere("RRl", 3)]), Some((0, 1)));
@@ -233,7 +259,7 @@ mod tests {
 
     #[test]
     fn as_many_as_the_budget_are_missing_at_once_and_a_held_one_delays_no_other() {
-        let of_two = |letters, desired| Component { budget: 2, is_everywhere: true, ..of(letters, desired) };
+        let of_two = |letters, desired| Component { budget: 2, form: Form::Everywhere, ..of(letters, desired) };
         assert_eq!(next_of(&[of_two("RRRur", 5)]), Some((0, 2)));
         assert_eq!(next_of(&[of_two("RREur", 5)]), None);
         assert_eq!(next_of(&[of_two("RRUur", 5)]), Some((0, 2)), "one that is broken first");
@@ -244,7 +270,7 @@ mod tests {
     }
     #[test]
     fn one_server_tries_a_template_and_no_other_one_gets_it_while_it_fails() {
-        let of_three = |letters, desired| Component { budget: 3, is_everywhere: true, ..of(letters, desired) };
+        let of_three = |letters, desired| Component { budget: 3, form: Form::Everywhere, ..of(letters, desired) };
         assert_eq!(next_of(&[of_three("RRRRR", 5)]), Some((0, 4)));
         for waits in ["RRRRu", "RRRRp", "RRRRE", "RRRRf", "RRRfr", "RRFfr"] {
             let all = [of_three(waits, 5)];

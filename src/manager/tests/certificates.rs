@@ -12,12 +12,13 @@ use serde_json::{Value, json};
 use super::{World, value};
 use crate::k8s::watch::Change;
 use crate::manager::authority::{Authorities, first};
+use crate::manager::leaves::Leaves;
 use crate::manager::part::State;
 use crate::pki::{Authority, Period};
 
-const AUTHORITY: &str = "contrail-ca-certificate";
-const BUNDLE: &str = "csr-signer-ca";
-const OWN: &str = "rabbitmq1-secret-certificates";
+pub(super) const AUTHORITY: &str = "contrail-ca-certificate";
+pub(super) const BUNDLE: &str = "csr-signer-ca";
+pub(super) const OWN: &str = "rabbitmq1-secret-certificates";
 
 impl World {
     /// Makes, renews and issues what may be, as the API server would keep it. Returns how much.
@@ -80,11 +81,11 @@ impl World {
         });
     }
 
-    fn secret(&self, name: &str) -> Option<Secret> {
+    pub(super) fn secret(&self, name: &str) -> Option<Secret> {
         self.fleet.read().secrets.get("contrail", name).cloned()
     }
 
-    fn change(&self, name: &str, change: impl FnOnce(&mut Secret)) {
+    pub(super) fn change(&self, name: &str, change: impl FnOnce(&mut Secret)) {
         let mut secret = self.secret(name).unwrap();
         change(&mut secret);
         self.fleet.with(|all| drop(all.secrets.take(Change::Applied(secret))));
@@ -101,7 +102,7 @@ impl World {
 }
 
 /// A stack of RabbitMQ alone, which serves.
-fn standing() -> World {
+pub(super) fn standing() -> World {
     let mut world = World::of(&["a", "bb", "ccc"]);
     world.manager.spec.services.0.retain(|key, _| key == "rabbitmq");
     world.stand_up(&["rabbitmq1"]);
@@ -246,4 +247,52 @@ fn changed_certificates_are_issued_again_and_those_of_another_manager_awaited() 
     world.manager.metadata.uid = Some("another".to_owned());
     assert_eq!(world.certify(), 0, "Kubernetes removes what the deleted one had");
     assert!(matches!(world.state("rabbitmq1"), State::Waiting(_)));
+}
+
+/// A stack whose certificates were renewed once, and are in use.
+fn renewed() -> World {
+    let mut world = standing();
+    world.now = world.plan().next.unwrap();
+    assert_eq!(world.certify(), 1);
+    world.write();
+    world.serve("rabbitmq1", true);
+    assert_eq!((world.state("rabbitmq1"), marks(&world).len()), (State::Serving, 2));
+    world
+}
+
+#[test]
+fn a_mark_that_is_removed_is_put_back_and_entries_of_others_stay_and_nothing_is_issued() {
+    let mut world = renewed();
+    let whole = world.secret(OWN).unwrap().data;
+    for mark in marks(&world) {
+        world.change(OWN, |secret| drop(secret.data.as_mut().unwrap().remove(&mark)));
+        assert_eq!(world.certify(), 1);
+        assert_eq!(world.secret(OWN).unwrap().data, whole, "{mark}");
+        assert_eq!((world.state("rabbitmq1"), world.plan().replacement), (State::Serving, None));
+    }
+    let theirs = ByteString(b"text".to_vec());
+    world.change(OWN, |secret| drop(secret.data.as_mut().unwrap().insert("theirs".to_owned(), theirs.clone())));
+    assert_eq!((world.certify(), world.state("rabbitmq1")), (0, State::Serving));
+    world.now += TimeDelta::days(250);
+    assert_eq!((world.certify(), marks(&world).len()), (1, 3));
+    assert_eq!(world.secret(OWN).unwrap().data.unwrap()["theirs"], theirs);
+}
+
+#[test]
+fn damaged_certificates_are_issued_again_and_what_servers_wait_for_stays() {
+    let mut world = renewed();
+    let (before, secret) = (marks(&world), world.secret(OWN).unwrap());
+    let ends = Leaves::read(&secret).unwrap().issued.to;
+    world.now += TimeDelta::seconds(1);
+    world.change(OWN, |secret| {
+        let data = secret.data.as_mut().unwrap();
+        data.insert("server-10.0.0.2.crt".to_owned(), ByteString(b"text".to_vec()));
+        // It is put back from what the Secret says of itself.
+        data.remove(&before[0]);
+    });
+    assert_eq!(world.certify(), 1);
+    let after = marks(&world);
+    assert!(after.len() == 3 && before.iter().all(|mark| after.contains(mark)), "{after:?}");
+    let secret = world.secret(OWN).unwrap();
+    assert_eq!(Leaves::read(&secret).unwrap().issued.before, Some(ends), "those that run end then");
 }

@@ -9,7 +9,9 @@ use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 
 use super::{World, value};
+use crate::api::manager::package::PACKAGE;
 use crate::k8s::drift::is_current;
+use crate::k8s::facts::ADDRESSES;
 use crate::k8s::watch::Change;
 use crate::manager::part::State;
 use crate::pki::{Authority, Period};
@@ -120,6 +122,60 @@ fn a_server_on_a_node_that_was_not_chosen_is_replaced() {
         world.plan().replacement.map(|replacement| replacement.pod).as_deref(),
         Some("config1-config-statefulset-2")
     );
+}
+
+/// Another client changes the nodes that a workload names, the record of them, or both.
+#[test]
+fn no_server_moves_where_another_client_changes_the_nodes_of_a_workload() {
+    let term = |node: &str| json!({ "matchFields": [{ "key": "metadata.name", "operator": "In", "values": [node] }] });
+    let terms =
+        "/spec/template/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
+    let name = |set: &mut Value, nodes: &[&str]| {
+        *set.pointer_mut(terms).unwrap() = nodes.iter().map(|node| term(node)).collect();
+    };
+    let note = |set: &mut Value, record: Option<&str>, manager: &str| {
+        set["metadata"]["managedFields"][0]["manager"] = manager.into();
+        let annotations = set["metadata"]["annotations"].as_object_mut().unwrap();
+        annotations.remove(ADDRESSES);
+        annotations.extend(record.map(|record| (ADDRESSES.to_owned(), record.into())));
+    };
+    let ghosts = "a=10.0.0.2,bb=10.0.0.3,ghost=10.0.0.9";
+    let edits: [&dyn Fn(&mut Value); 8] = [
+        &|set| name(set, &["a", "bb", "ccc", "dddd"]),
+        &|set| name(set, &["a", "bb", "ccc", "ghost"]),
+        &|set| name(set, &["dddd", "ghost"]),
+        &|set| drop(set["spec"]["template"]["spec"].as_object_mut().unwrap().remove("affinity")),
+        &|set| note(set, Some(ghosts), "kubectl-edit"),
+        // Its field was taken over, and what was to undo it failed.
+        &|set| note(set, Some(ghosts), PACKAGE.name),
+        &|set| {
+            name(set, &["a", "ghost", "ccc", "dddd"]);
+            note(set, Some(ghosts), "kubectl-edit");
+        },
+        &|set| {
+            name(set, &["a", "bb", "ccc", "ghost"]);
+            note(set, None, PACKAGE.name);
+        },
+    ];
+    let mut world = World::of(&["a", "bb", "ccc"]);
+    world.stand_up(&["cassandra1", "zookeeper1", "rabbitmq1"]);
+    world.write();
+    world.serve("config1", true);
+    world.node("dddd", &json!({}));
+    for component in ["config1", "zookeeper1"] {
+        let before = drawn(&world, component, "StatefulSet").unwrap();
+        let key = ("contrail".to_owned(), before["metadata"]["name"].as_str().unwrap().to_owned());
+        let whole = world.fleet.read().stateful_sets.0[&key].clone();
+        for (number, edit) in edits.iter().enumerate() {
+            let mut set = serde_json::to_value(&whole).unwrap();
+            edit(&mut set);
+            world.fleet.with(|all| drop(all.stateful_sets.0.insert(key.clone(), value(set))));
+            assert_eq!(world.state(component), State::Serving, "{component}, edit {number}");
+            assert_eq!(drawn(&world, component, "StatefulSet").as_ref(), Some(&before), "{component}, edit {number}");
+            assert_eq!(world.plan().replacement, None, "{component}, edit {number}");
+        }
+        world.fleet.with(|all| drop(all.stateful_sets.0.insert(key, whole)));
+    }
 }
 
 #[test]

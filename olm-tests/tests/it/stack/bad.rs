@@ -72,6 +72,28 @@ fn a_bad_command_or_probe_stops_at_the_first_server() {
 }
 
 #[test]
+fn a_bad_change_of_a_store_costs_one_server_and_is_taken_back() {
+    run(async {
+        let lab = standing("stack-quorum", 3, 0).await;
+        fails(&lab);
+        let (before, eyes) = (uids(&lab).await, Eyes::on_replicas(&lab, "zookeeper=zookeeper1", 3).await);
+        let last = "zookeeper1-zookeeper-statefulset-2";
+        lab.edit_stack(with(&lab, "zookeepers", "zookeeper", &json!({ "command": [CRASHES] }))).await;
+        lab.degraded_says("PodsFailing", &format!("zookeeper1: Pod {last}: CrashLoopBackOff")).await;
+        looks_again(&lab).await;
+        assert_eq!(eyes.seen().await.counts(), (1, 1), "it stops there");
+        let status = lab.stack_status().await;
+        let store = status.components.iter().find(|one| one.name == "zookeeper1").expect("the store");
+        assert_eq!(store.ready, "2/3", "it has its quorum");
+        lab.edit_stack(json!({ "services": { "zookeepers": lab.stack()["spec"]["services"]["zookeepers"] } })).await;
+        lab.stack_says("Ready", "AllServing").await;
+        assert_eq!(eyes.seen().await.counts(), (1, 2));
+        assert_eq!(others(&before, &uids(&lab).await), [last]);
+        lab.end().await;
+    });
+}
+
+#[test]
 fn a_bad_change_of_what_runs_everywhere_stops_at_one_node() {
     run(async {
         let lab = standing("stack-agent", 1, 4).await;

@@ -91,6 +91,10 @@ fn changes(kind: &str, object: &DynamicObject) -> Vec<Value> {
         // The controller of DaemonSets removes Pods at once where these no longer match.
         all.push(add("/spec/template/spec/nodeSelector/other", &json!("one")));
         all.push(remove("/spec/template/spec/affinity"));
+        all.push(ghost());
+        let addresses = "/metadata/annotations/oneagent-operator.github.io~1addresses";
+        all.push(replace(addresses, &json!("ghost=10.9.9.9")));
+        all.push(remove(addresses));
         all.push(remove("/spec/template/spec/containers/1"));
     }
     if kind == "DaemonSet" {
@@ -98,6 +102,13 @@ fn changes(kind: &str, object: &DynamicObject) -> Vec<Value> {
         all.push(replace("/spec/template/spec/volumes/0/hostPath/path", &json!("/other")));
     }
     all
+}
+
+/// One node more that a StatefulSet's servers may run on; it does not exist.
+fn ghost() -> Value {
+    let terms = "nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
+    let fields = json!([{ "key": "metadata.name", "operator": "In", "values": ["ghost"] }]);
+    add(&format!("/spec/template/spec/affinity/{terms}/-"), &json!({ "matchFields": fields }))
 }
 
 /// Changes of a workload. The strategy comes first: while it is another one, no template has changed.
@@ -164,6 +175,10 @@ fn every_owned_field_is_put_back_and_foreign_ones_stay() {
                 is_put_back(&api, &whole, change).await;
             }
         }
+        // A store's are as many as what identifies it names.
+        let sets = api(&lab, "StatefulSet");
+        let store = sets.get("zookeeper1-zookeeper-statefulset").await.expect("an object");
+        is_put_back(&sets, &store, ghost()).await;
         // Entries without content: a Pod waits for them when it starts.
         for (kind, name) in &OBJECTS[..2] {
             let api = api(&lab, kind);
@@ -245,6 +260,40 @@ fn an_object_of_each_kind_that_is_deleted_is_made_again() {
             is_again(&api, &before, "it was deleted").await;
             assert_ne!(api.get(name).await.expect("an object").uid(), before.uid(), "{kind} {name}");
         }
+        lab.stack_says("Ready", "AllServing").await;
+        lab.end().await;
+    });
+}
+
+#[test]
+fn files_that_a_user_made_immutable_are_created_again_when_they_change() {
+    run(async {
+        let lab = standing("stack-frozen", 1, 0).await;
+        let before = uids(&lab).await;
+        let mut frozen = Vec::new();
+        for (kind, name) in [("ConfigMap", "webui1-webui-configmap"), ("Secret", "webui1-webui-secret")] {
+            let api = api(&lab, kind);
+            let immutable = Patch::Merge(json!({ "immutable": true }));
+            let object = api.patch(name, &PatchParams::default(), &immutable).await.expect("an object");
+            frozen.push((api, object));
+        }
+        lab.config("webui1-webui-templates", &json!({ "redis": "port 6381\nrequirepass {{ secrets.webui.redis }}\n" }));
+        for (api, was) in &frozen {
+            eventually(&format!("there is another {}", was.name_any()), SOON, || async {
+                let now = api.get_opt(&was.name_any()).await.expect("an answer").ok_or("it is not there")?;
+                if now.uid() != was.uid() && now.data["immutable"].is_null() {
+                    Ok(())
+                } else {
+                    Err(format!("{:#?}", lab.stack_status().await))
+                }
+            })
+            .await;
+        }
+        eventually("the web UI has started again", LONG, || async {
+            let now = others(&before, &uids(&lab).await);
+            if now == ["webui1-webui-statefulset-0"] { Ok(()) } else { Err(format!("{now:?}")) }
+        })
+        .await;
         lab.stack_says("Ready", "AllServing").await;
         lab.end().await;
     });

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use olm_tests::lab::entries::service;
 use olm_tests::lab::{Lab, SOON};
 use olm_tests::{eventually, run};
@@ -120,10 +120,41 @@ fn a_foreign_secret_is_not_overwritten_and_no_password_is_disclosed() {
         let secret = api.get(IDENTITY).await.expect("a Secret").data.expect("data");
         let password = String::from_utf8(secret["super"].0.clone()).expect("text");
         assert!(password.len() == 32 && password != "theirs", "{} characters", password.len());
-        let kinds = "managers,configmaps,statefulsets,pods,events";
+        let kinds = "managers,configmaps,statefulsets,daemonsets,pods,services,poddisruptionbudgets,events";
         let all = lab.cluster.kubectl(&["-n", &lab.name, "get", kinds, "-o", "json"]);
-        assert!(all.contains("zookeeper1") && !all.contains(&password), "an object says it");
-        assert!(!lab.operators[0].printed().contains(&password), "the log says it");
+        let printed = lab.operators[0].printed();
+        assert!(all.contains("zookeeper1") && printed.contains("zookeeper1"), "{printed}");
+        let secrets = api.list(&ListParams::default().labels("contrail_manager")).await.expect("Secrets").items;
+        let confidential = confidential(&secrets);
+        // Each has two forms. Seven passwords; keys of the authority, and of each server.
+        let keys = confidential.iter().filter(|(key, _)| key.contains("key")).count();
+        assert!(keys > 12 && confidential.len() >= keys + 14, "{keys} of {}", confidential.len());
+        assert!(confidential.iter().any(|(_, text)| *text == password), "the first of them");
+        for (key, text) in confidential {
+            assert!(!all.contains(&text), "an object discloses {key}");
+            assert!(!printed.contains(&text), "the log discloses {key}");
+        }
         lab.end().await;
     });
+}
+
+/// What no other object and no log may contain, with its Secret and entry: all passwords, and the first line of each
+/// private key; as text and as a Secret has it.
+fn confidential(secrets: &[Secret]) -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    for secret in secrets {
+        let name = secret.name_any();
+        for (key, bytes) in secret.data.iter().flatten() {
+            let text = String::from_utf8(bytes.0.clone()).expect("text");
+            let is_password = name.ends_with("-identity") && key != "servers";
+            let is_key = key.ends_with(".key") || key.starts_with("server-key-");
+            if is_password || is_key {
+                let said = if is_key { text.lines().nth(1).expect("a line") } else { text.trim() };
+                let entry = format!("{name}/{key}");
+                all.push((entry.clone(), said.to_owned()));
+                all.push((entry, json!(bytes).as_str().expect("base64").to_owned()));
+            }
+        }
+    }
+    all
 }
