@@ -160,6 +160,25 @@ fn an_annotation_whose_value_another_client_removed_is_set_again() {
 }
 
 #[test]
+fn a_jvm_that_may_be_another_users_is_looked_for_at_once_as_that_user_and_once() {
+    let said = |reason: &str, user: i64, from: i64| {
+        let identity = json!({ "user": user, "group": 5, "capabilities": "0" });
+        ended(from, from + 1, 1, &json!({ "reason": reason, "message": "m", "identity": identity }).to_string())
+    };
+    let user = |world: &World| world.fleet.read().identity("java").map(|identity| identity.user);
+    let mut world = World::new();
+    let first = run("jmx-0-1", 60, "1", &said("NoJvm", 1001, 99));
+    world.see(pod("a", std::slice::from_ref(&first)));
+    assert_eq!((world.joins(), user(&world)), (vec!["a".to_owned()], Some(1001)));
+    world.ledger = Ledger::default();
+    world.see(pod("a", &[first, run("jmx-0-2", 99, "1", &said("NoJvm", 0, 100))]));
+    world.now = 102;
+    assert_eq!((world.joins(), user(&world)), (Vec::new(), Some(1001)), "it is no JVM's");
+    world.see(pod("b", &[run("jmx-0-1", 99, "1", &said("NotReachable", 1002, 100))]));
+    assert_eq!(user(&world), Some(1002));
+}
+
+#[test]
 fn a_group_belongs_to_the_user_with_whom_it_was_learned() {
     let mut world = World::new();
     let mut pod = pod("a", &[]);
