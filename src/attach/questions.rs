@@ -202,8 +202,8 @@ mod tests {
     use crate::attach::table::Table;
     use std::fs;
 
-    fn asked(table: &Table) -> Result<(), Reason> {
-        let jvm = Jvm {
+    fn jvm(table: &Table) -> Jvm {
+        Jvm {
             pid: 7,
             own_pid: 1,
             started: 1,
@@ -211,8 +211,22 @@ mod tests {
             handles_quit: true,
             is_openj9: false,
             home: Some("/opt/java".into()),
-        };
-        ask(&table.proc(), &jvm, 9400, 96 << 20).map_err(|refusal| refusal.reason)
+        }
+    }
+
+    fn asked_of(table: &Table, jvm: &Jvm) -> Result<(), Reason> {
+        ask(&table.proc(), jvm, 9400, 96 << 20).map_err(|refusal| refusal.reason)
+    }
+
+    fn asked(table: &Table) -> Result<(), Reason> {
+        asked_of(table, &jvm(table))
+    }
+
+    #[test]
+    fn openj9_and_a_jvm_that_the_signal_would_end_are_left_alone() {
+        let table = Table::new("others");
+        assert_eq!(asked_of(&table, &Jvm { is_openj9: true, ..jvm(&table) }), Err(Reason::NotHotSpot));
+        assert_eq!(asked_of(&table, &Jvm { handles_quit: false, ..jvm(&table) }), Err(Reason::SignalUnsafe));
     }
 
     #[test]

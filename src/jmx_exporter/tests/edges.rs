@@ -151,6 +151,38 @@ fn a_run_whose_image_was_corrected_is_waited_for_no_longer_than_it_is_valid() {
 }
 
 #[test]
+fn twenty_containers_join_a_pod_and_no_more_however_often_its_container_restarts() {
+    let mut world = World::new();
+    let runs: Vec<_> = (1..=20)
+        .map(|n| {
+            let mut run = run(&format!("jmx-0-{n}"), 20 + n, "1", &ended(50, 51, 137, ""));
+            // What these joined has ended.
+            let id = if n <= 16 { OTHER_ID } else { ID };
+            run.0["args"][3] = format!("--container={id}").into();
+            run
+        })
+        .collect();
+    world.see(pod("a", &runs[..19]));
+    world.now = 100_000;
+    assert_eq!(world.joins(), ["a"]);
+    world.ledger = Ledger::default();
+    world.see(pod("a", &runs));
+    assert_eq!((world.refused(), world.joins()), (vec!["TooManyRuns a".to_owned()], Vec::new()));
+    let example = &world.status.jvms.as_ref().unwrap().examples["TooManyRuns"][0];
+    assert!(example.contains("4 containers joined container app, and 20 the Pod"), "{example}");
+}
+
+#[test]
+fn a_status_lists_two_hundred_endpoints_and_counts_all() {
+    let mut world = World::new();
+    for number in 0..201 {
+        world.see(pod(&format!("a-{number}"), &[run("jmx-0-1", 10, "1", &exports(11))]));
+    }
+    assert_eq!(world.reason(), "AllExporting");
+    assert_eq!((world.status.metrics_endpoints.len(), world.status.jvms.as_ref().unwrap().exporting), (200, 201));
+}
+
+#[test]
 fn an_annotation_whose_value_another_client_removed_is_set_again() {
     let (mut now, path) = (wanted(Some(9400)), "prometheus.io/path".to_owned());
     now.insert(path.clone(), "/own".to_owned());
