@@ -143,15 +143,19 @@ pub fn image(name: &str) -> Option<Image> {
         let environment = environment.map(|(name, value)| (word(name), word(value))).to_vec();
         return folder.is_dir().then_some(Image { folder, words: Vec::new(), environment, user: 0 });
     }
-    // The sample's application: whatever it serves, it is a JVM.
-    let name = if name.contains("/tomcat:") { "jvm:any" } else { name };
-    let version = name.strip_prefix("jvm:")?;
-    let (version, user) = version.strip_suffix("-user").map_or((version, 0), |version| (version, 1001));
-    let all = runtimes();
-    let home = if version == "any" { all.last_key_value()?.1 } else { all.get(&version.parse().ok()?)? };
-    let java = home.join("bin/java").display().to_string();
+    let java = runtimes().get(&version_of(name)?)?.join("bin/java").display().to_string();
+    let user = if name.ends_with("-user") { 1001 } else { 0 };
     let words = [&*java, "-Xshare:auto", "-cp", "/dev/image", "Main"].map(word).to_vec();
     Some(Image { folder: folders().join("jvm"), words, environment: vec![(word("JAVA"), java)], user })
+}
+
+/// The version of the JVM of an image: the newest one where it names none.
+#[must_use]
+pub fn version_of(image: &str) -> Option<u32> {
+    // The sample's application: whatever it serves, it is a JVM.
+    let image = if image.contains("/tomcat:") { "jvm:any" } else { image };
+    let version = image.strip_prefix("jvm:")?.trim_end_matches("-user");
+    if version == "any" { runtimes().into_keys().next_back() } else { version.parse().ok() }
 }
 
 /// The folders of the images.

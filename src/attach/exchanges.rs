@@ -63,17 +63,22 @@ async fn serve(listener: TcpListener, config: PathBuf, does: Does) {
     }
 }
 
+/// A JVM with this socket, where socket 77 listens on the port.
+fn jvm(table: &Table, port: u16, socket: u32) -> Jvm {
+    table.put("7/stat", &format!("7 (java) S {}5 0", "0 ".repeat(18)));
+    table.put("7/net/tcp", &format!("0: 0100007F:{port:04X} 00000000:0000 0A 0:0 0:0 0 0 0 77 1"));
+    symlink(format!("socket:[{socket}]"), table.path("7/fd/3")).unwrap();
+    let tmp = table.path("7/root/tmp");
+    Jvm { pid: 7, own_pid: 1, started: 5, tmp, handles_quit: true, is_openj9: false, home: None }
+}
+
 /// What comes of it, and which configuration is there then.
 async fn exchanged(name: &str, does: Does) -> (Result<(), Reason>, String) {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let table = Table::new(name);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    table.put("7/stat", &format!("7 (java) S {}5 0", "0 ".repeat(18)));
-    table.put("7/net/tcp", &format!("0: 0100007F:{port:04X} 00000000:0000 0A 0:0 0:0 0 0 0 77 1"));
-    symlink("socket:[77]", table.path("7/fd/3")).unwrap();
-    let tmp = table.path("7/root/tmp");
-    let jvm = Jvm { pid: 7, own_pid: 1, started: 5, tmp, handles_quit: true, is_openj9: false, home: None };
+    let jvm = jvm(&table, port, 77);
     let files = Files::of(&jvm);
     files.put(EMPTY).unwrap();
     let server = tokio::spawn(serve(listener, files.path(CONFIG), does));
@@ -96,4 +101,19 @@ async fn an_exporter_that_stalls_or_is_slow_is_asked_again_and_one_that_hangs_is
     ] {
         assert_eq!(exchanged(name, does).await, (wanted, in_force.to_owned()), "{name}");
     }
+}
+
+#[tokio::test]
+async fn what_another_process_answers_on_the_port_is_no_metrics_of_the_jvm() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let table = Table::new("another");
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let jvm = jvm(&table, port, 78);
+    let files = Files::of(&jvm);
+    files.put(EMPTY).unwrap();
+    let server = tokio::spawn(serve(listener, files.path(CONFIG), Does::Takes));
+    let why = Endpoint::that_answers(port, WITHIN).answers(&table.proc(), &jvm).await.unwrap_err();
+    server.abort();
+    assert_eq!(why, format!("another process listens on port {port}"));
 }

@@ -5,6 +5,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use rustix::process::geteuid;
+
 use super::proc::Proc;
 use super::{Identity, Reason, Refusal, UNTOUCHED};
 
@@ -40,7 +42,7 @@ impl Jvm {
 /// The JVM, if there is just one, or one that is process 1.
 pub(super) fn find(proc: &Proc, container: Option<&str>) -> Result<Jvm, Refusal> {
     let (uptime, ticks) = (proc.uptime().unwrap_or(f64::MAX), rustix::param::clock_ticks_per_second());
-    let (mut found, mut closed) = (Vec::new(), None);
+    let (mut found, mut closed, mut unnamed) = (Vec::new(), None, Vec::new());
     #[expect(clippy::cast_precision_loss, reason = "seconds")]
     let is_old = |started: &u64| uptime - *started as f64 / ticks as f64 >= UNTOUCHED.as_secs_f64();
     let all = proc.pids();
@@ -62,10 +64,10 @@ pub(super) fn find(proc: &Proc, container: Option<&str>) -> Result<Jvm, Refusal>
         match proc.read(pid, "maps") {
             Ok(maps) => found.extend(jvm(proc, pid, started, &maps)),
             // Whose files are closed to us may be one: its name is not.
-            Err(_) if closed.is_none() && proc.read(pid, "comm").is_ok_and(|comm| comm.trim() == "java") => {
-                closed = identity(proc, pid);
+            Err(_) if proc.read(pid, "comm").is_ok_and(|comm| comm.trim() == "java") => {
+                closed = closed.or_else(|| identity(proc, pid));
             }
-            Err(_) => {}
+            Err(_) => unnamed.push((pid, started)),
         }
     }
     if found.len() > 1 {
@@ -83,7 +85,22 @@ pub(super) fn find(proc: &Proc, container: Option<&str>) -> Result<Jvm, Refusal>
         let message = format!("the JVM's files are those of user {}", identity.user);
         return Err(Refusal { identity: Some(identity), ..Refusal::of(Reason::NotReachable, message) });
     }
-    Err(none())
+    Err(launcher(proc, unnamed).unwrap_or_else(none))
+}
+
+/// A launcher gives a JVM another name than `java`: of the closed processes the likeliest one says its user. Root's are
+/// the last, because they start others as their users. `closed`: processes, and when they started.
+fn launcher(proc: &Proc, closed: Vec<(u32, u64)>) -> Option<Refusal> {
+    let ranked = closed.into_iter().filter_map(|(pid, started)| {
+        let status = proc.read(pid, "status").ok()?;
+        let identity = identity_of(&status)?;
+        // As the same user it stays closed.
+        let is_another = identity.user != geteuid().as_raw();
+        is_another.then_some(((identity.user == 0, own_pid(&status) != Some(1), started), identity))
+    });
+    let (_, identity) = ranked.min_by_key(|(rank, _)| *rank)?;
+    let message = format!("no process of the container is a JVM, except perhaps one of user {}", identity.user);
+    Some(Refusal { identity: Some(identity), ..Refusal::of(Reason::NoJvm, message) })
 }
 
 fn none() -> Refusal {
@@ -100,7 +117,7 @@ fn jvm(proc: &Proc, pid: u32, started: u64, maps: &str) -> Option<Jvm> {
     let library = maps.lines().filter_map(|line| line.split_once('/')).map(|(_, path)| format!("/{path}"));
     let library = library.into_iter().find(|path| path.trim_end_matches(" (deleted)").ends_with("/libjvm.so"))?;
     let status = proc.read(pid, "status").unwrap_or_default();
-    let own_pid = line(&status, "NSpid:").and_then(|pids| pids.split_whitespace().last()?.parse().ok()).unwrap_or(pid);
+    let own_pid = own_pid(&status).unwrap_or(pid);
     let caught =
         line(&status, "SigCgt:").and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
     // lib/server/libjvm.so, and with Java 8 lib/ARCH/server/libjvm.so.
@@ -116,6 +133,11 @@ fn jvm(proc: &Proc, pid: u32, started: u64, maps: &str) -> Option<Jvm> {
     })
 }
 
+/// The number of a process in its own PID namespace, as its status says it.
+fn own_pid(status: &str) -> Option<u32> {
+    line(status, "NSpid:")?.split_whitespace().last()?.parse().ok()
+}
+
 /// What of a process's status a line says.
 pub(super) fn line<'s>(status: &'s str, key: &str) -> Option<&'s str> {
     status.lines().find_map(|line| line.strip_prefix(key))
@@ -123,12 +145,15 @@ pub(super) fn line<'s>(status: &'s str, key: &str) -> Option<&'s str> {
 
 /// Whose files a process's are.
 pub(super) fn identity(proc: &Proc, pid: u32) -> Option<Identity> {
-    let status = proc.read(pid, "status").ok()?;
-    let effective = |key: &str| line(&status, key)?.split_whitespace().nth(1)?.parse().ok();
+    identity_of(&proc.read(pid, "status").ok()?)
+}
+
+fn identity_of(status: &str) -> Option<Identity> {
+    let effective = |key: &str| line(status, key)?.split_whitespace().nth(1)?.parse().ok();
     Some(Identity {
         user: effective("Uid:")?,
         group: effective("Gid:")?,
-        capabilities: line(&status, "CapEff:")?.trim().to_owned(),
+        capabilities: line(status, "CapEff:")?.trim().to_owned(),
     })
 }
 
@@ -172,6 +197,37 @@ mod tests {
         assert_eq!(found(&table), Err(Reason::SeveralJvms));
         process(&table, 7, (1, OWN, 60), JVM);
         assert_eq!(found(&table), Ok((7, 1)), "process 1 is meant");
+    }
+
+    /// A process whose files are closed, and its user.
+    fn closed(table: &Table, pid: u32, (own, age): (u32, u64), name: &str, user: u32) {
+        process(table, pid, (own, OWN, age), "");
+        std::fs::remove_file(table.path(&format!("{pid}/maps"))).unwrap();
+        table.put(&format!("{pid}/comm"), &format!("{name}\n"));
+        let ids = format!("Uid:\t{user}\t{user}\t{user}\t{user}\nGid:\t5\t5\t5\t5\nCapEff:\t0\n");
+        table.put(&format!("{pid}/status"), &format!("NSpid:\t{pid}\t{own}\n{ids}"));
+    }
+
+    #[test]
+    fn a_closed_process_says_its_user_also_where_a_launcher_gives_the_jvm_another_name() {
+        let table = Table::new("closed");
+        table.put("uptime", "1000.00 1.00\n");
+        let said = |table: &Table| {
+            let refusal = find(&table.proc(), Some(OWN)).unwrap_err();
+            (refusal.reason, refusal.identity.map(|identity| (identity.user, identity.group)))
+        };
+        let own = geteuid().as_raw();
+        closed(&table, 7, (1, 60), "sh", own);
+        assert_eq!(said(&table), (Reason::NoJvm, None), "another run as this user sees no more");
+        closed(&table, 8, (2, 30), "shop", own + 2);
+        closed(&table, 9, (3, 40), "shop", own + 3);
+        assert_eq!(said(&table), (Reason::NoJvm, Some((own + 3, 5))), "the oldest");
+        closed(&table, 7, (1, 20), "shop", own + 1);
+        assert_eq!(said(&table), (Reason::NoJvm, Some((own + 1, 5))), "process 1");
+        closed(&table, 7, (1, 60), "jsvc", 0);
+        assert_eq!(said(&table), (Reason::NoJvm, Some((own + 3, 5))), "what root started");
+        closed(&table, 10, (4, 10), "java", own + 4);
+        assert_eq!(said(&table), (Reason::NotReachable, Some((own + 4, 5))));
     }
 
     #[test]

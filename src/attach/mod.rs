@@ -16,6 +16,8 @@ mod questions;
 mod said;
 #[cfg(test)]
 mod table;
+#[cfg(test)]
+mod watched;
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -40,11 +42,11 @@ pub const PASSING: Duration = Duration::from_secs(5);
 /// A JVM that is younger may be a status script's, and is not touched. Kubelets say in whole seconds, and late, when a
 /// container began: by what they say, one that was touched must have lived for `PASSING`.
 const UNTOUCHED: Duration = Duration::from_secs(8);
-/// The JVM is watched for so long after the load.
+/// The JVM is watched for so long after the load, whatever came of it.
 const WATCHED_FOR: Duration = Duration::from_secs(10);
 /// An exporter that takes no notice of a configuration in so many scrapes does not.
 const ASKED: usize = 10;
-/// A JVM that could not be made to export is looked at once more after so long: it may be about to end of it.
+/// A JVM in which nothing could be loaded is looked at once more after so long: it may be about to end of it.
 const LINGERS: Duration = Duration::from_secs(1);
 /// What is awaited is looked at so often.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -88,35 +90,34 @@ pub async fn attach(order: &Order, now: DateTime<Utc>, touches: impl Fn()) -> Re
     let jvm = find(&proc, order).await?;
     let files = Files::of(&jvm);
     let endpoint = Endpoint::new(order.port);
-    if files.path("").exists() {
-        // Another helper had it load, and perhaps did not get further.
-        if let Err(why) = endpoint.answers(&proc, &jvm).await {
-            return Err(match jvm.is_there(&proc) {
-                // It may have stalled.
-                true if endpoint.is_open(&proc, &jvm) => Refusal::of(Reason::ScrapeFailed, why),
-                true => loaded_before(),
-                false => ended(),
-            });
+    let locked_at = files.locked_at();
+    if locked_at.is_none() {
+        questions::ask(&proc, &jvm, order.port, order.min_free_memory)?;
+        if !jvm.is_there(&proc) {
+            return Err(ended());
         }
+        // Time has passed with waiting for it.
+        is_valid(order, now + began.elapsed())?;
+    }
+    // By the clock of the node, as its kubelet says when the Pod ceased to be Ready. What another helper loaded longer
+    // ago has nothing to do with what becomes of the JVM now.
+    let now = now + began.elapsed();
+    let loaded = locked_at.map_or(Some(now), |at| (at <= now && now < at + WATCHED_FOR).then_some(at));
+    if loaded.is_some() {
         touches();
-        files.exchange(&proc, &jvm, &endpoint, &config, &files.config()?).await?;
-        return Ok(Done::Exporting { loaded_at: None });
     }
-    questions::ask(&proc, &jvm, order.port, order.min_free_memory)?;
-    if !jvm.is_there(&proc) {
-        return Err(ended());
-    }
-    // Time has passed with waiting for it.
-    is_valid(order, now + began.elapsed())?;
-    touches();
-    // By the clock of the node, as its kubelet says when the Pod ceased to be Ready.
-    let loaded_at = Some((now + began.elapsed()).format("%FT%TZ").to_string());
-    let came = load((&proc, &jvm, &endpoint), (&files, &config), order).await;
+    let (place, wanted) = ((&proc, &jvm, &endpoint), (&files, &*config));
+    let came = match locked_at {
+        None => load(place, wanted, order).await,
+        Some(_) => take_over(place, wanted, loaded.is_some(), touches).await,
+    };
     if came.is_err() {
         sleep(LINGERS).await;
     }
-    if !jvm.is_there(&proc) {
-        let after = came.err().map(|refusal| format!(": {}", refusal.message)).unwrap_or_default();
+    let loaded_at = loaded.map(|at| at.format("%FT%TZ").to_string());
+    if loaded.is_some() && !jvm.is_there(&proc) {
+        let after = came.err().filter(|refusal| refusal.reason != Reason::NoJvm);
+        let after = after.map(|refusal| format!(": {}", refusal.message)).unwrap_or_default();
         let why = format!("the JVM ended within ten seconds after it was made to load the exporter{after}");
         return Err(Refusal { loaded_at, ..Refusal::of(Reason::Harmed, why) });
     }
@@ -145,12 +146,45 @@ async fn load(
     // The JVM keeps it open.
     let _ = fs::remove_file(files.path(JAR));
     let began = Instant::now();
-    is_there.map_err(|why| answer.err().unwrap_or_else(|| Refusal::of(Reason::ScrapeFailed, why)))?;
-    let taken = files.exchange(proc, jvm, endpoint, config, EMPTY).await;
+    let came = match is_there {
+        Ok(_) => files.exchange(proc, jvm, endpoint, config, EMPTY).await,
+        Err(why) => Err(answer.err().unwrap_or_else(|| Refusal::of(Reason::ScrapeFailed, why))),
+    };
+    watch(proc, jvm, began).await;
+    came
+}
+
+/// What comes of a JVM that another helper had load the exporter, and perhaps did not get further.
+async fn take_over(
+    (proc, jvm, endpoint): (&Proc, &Jvm, &Endpoint),
+    (files, config): (&Files, &str),
+    loaded_just_now: bool,
+    touches: impl Fn(),
+) -> Result<(), Refusal> {
+    let is_there = endpoint.answers(proc, jvm).await;
+    let began = Instant::now();
+    let came = match is_there {
+        Ok(_) => {
+            touches();
+            let before = files.config()?;
+            files.exchange(proc, jvm, endpoint, config, &before).await
+        }
+        Err(_) if !jvm.is_there(proc) => Err(ended()),
+        // It may have stalled.
+        Err(why) if endpoint.is_open(proc, jvm) => Err(Refusal::of(Reason::ScrapeFailed, why)),
+        Err(_) => Err(loaded_before()),
+    };
+    if loaded_just_now {
+        watch(proc, jvm, began).await;
+    }
+    came
+}
+
+/// Stays beside the JVM for a while, as long as that is there.
+async fn watch(proc: &Proc, jvm: &Jvm, began: Instant) {
     while jvm.is_there(proc) && began.elapsed() < WATCHED_FOR {
         sleep(REST).await;
     }
-    taken
 }
 
 /// Gives a JVM that exports another configuration; where it does not take that, the previous one.
@@ -234,6 +268,12 @@ impl Files {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(loaded_before()),
             Err(error) => Err(unwritable(&error)),
         }
+    }
+
+    /// When a helper made the JVM load the exporter, if one did.
+    fn locked_at(&self) -> Option<DateTime<Utc>> {
+        let lock = fs::metadata(self.path("")).ok()?;
+        Some(lock.modified().map_or(DateTime::UNIX_EPOCH, DateTime::from))
     }
 
     /// The configuration that is there.

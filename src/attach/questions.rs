@@ -14,6 +14,8 @@ use super::{Reason, Refusal};
 const MODULES: [&str; 5] = ["java.instrument", "java.desktop", "java.logging", "java.management", "jdk.httpserver"];
 /// What only the exporter's jar has.
 const AGENT: &[u8] = b"io/prometheus/jmx/JavaAgent.class";
+/// What a jar begins with, whatever its name is.
+const ZIP: [u8; 4] = *b"PK\x03\x04";
 /// Options that decide whether a JVM can be attached to: each with its value that lets it.
 const SWITCHES: [(&str, &str); 2] = [("DisableAttachMechanism", "-"), ("EnableDynamicAgentLoading", "+")];
 
@@ -52,10 +54,20 @@ fn is_reachable(proc: &Proc, jvm: &Jvm) -> Result<(), Refusal> {
 /// Whether an exporter is in it: a jar stays open, also one that was deleted.
 fn has_no_exporter(proc: &Proc, jvm: &Jvm) -> Result<(), Refusal> {
     for (path, target) in proc.open(jvm.pid) {
+        // To open a pipe could block.
+        if !path.metadata().is_ok_and(|file| file.is_file()) {
+            continue;
+        }
         let target = target.to_string_lossy().into_owned();
         let ending = Path::new(target.trim_end_matches(" (deleted)")).extension();
-        let is_jar = ending.is_some_and(|ending| ending.eq_ignore_ascii_case("jar"));
-        if is_jar && File::open(path).is_ok_and(|file| contains(file, AGENT).unwrap_or(true)) {
+        // One that is a program, too, begins with a script.
+        let is_named = ending.is_some_and(|ending| ending.eq_ignore_ascii_case("jar"));
+        let is_jar = |mut file: &File| {
+            let mut begins = [0; ZIP.len()];
+            file.read_exact(&mut begins).is_ok() && begins == ZIP
+        };
+        let has_it = |file: File| (is_jar(&file) || is_named) && contains(file, AGENT).unwrap_or(true);
+        if File::open(path).is_ok_and(has_it) {
             let why = format!("an exporter is in it already, from {target}; a second one would end the JVM");
             return Err(Refusal::of(Reason::AlreadyExporting, why));
         }
@@ -190,8 +202,8 @@ mod tests {
     use crate::attach::table::Table;
     use std::fs;
 
-    fn asked(table: &Table) -> Result<(), Reason> {
-        let jvm = Jvm {
+    fn jvm(table: &Table) -> Jvm {
+        Jvm {
             pid: 7,
             own_pid: 1,
             started: 1,
@@ -199,8 +211,22 @@ mod tests {
             handles_quit: true,
             is_openj9: false,
             home: Some("/opt/java".into()),
-        };
-        ask(&table.proc(), &jvm, 9400, 96 << 20).map_err(|refusal| refusal.reason)
+        }
+    }
+
+    fn asked_of(table: &Table, jvm: &Jvm) -> Result<(), Reason> {
+        ask(&table.proc(), jvm, 9400, 96 << 20).map_err(|refusal| refusal.reason)
+    }
+
+    fn asked(table: &Table) -> Result<(), Reason> {
+        asked_of(table, &jvm(table))
+    }
+
+    #[test]
+    fn openj9_and_a_jvm_that_the_signal_would_end_are_left_alone() {
+        let table = Table::new("others");
+        assert_eq!(asked_of(&table, &Jvm { is_openj9: true, ..jvm(&table) }), Err(Reason::NotHotSpot));
+        assert_eq!(asked_of(&table, &Jvm { handles_quit: false, ..jvm(&table) }), Err(Reason::SignalUnsafe));
     }
 
     #[test]
@@ -264,16 +290,32 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_is_listened_on_and_a_jar_that_is_open_are_seen() {
+    fn a_port_that_is_listened_on_is_seen() {
         let table = Table::new("port");
         let row = |state: &str| format!("  sl\n   0: 00000000:24B8 00000000:0000 {state} 0:0 00:0 0 0 0 4711 1\n");
         table.put("7/net/tcp6", &row("01"));
         assert_eq!(asked(&table), Ok(()), "a connection is none");
         table.put("7/net/tcp6", &row("0A"));
         assert_eq!(asked(&table), Err(Reason::PortInUse));
-        table.put("7/net/tcp6", "");
-        table.put("7/root/app.jar", "PK io/prometheus/jmx/JavaAgent.class");
-        std::os::unix::fs::symlink(table.path("7/root/app.jar"), table.path("7/fd/5")).unwrap();
-        assert_eq!(asked(&table), Err(Reason::AlreadyExporting));
+    }
+
+    #[test]
+    fn an_exporter_that_is_open_is_seen_whatever_its_file_is_named() {
+        let table = Table::new("jars");
+        let class = "io/prometheus/jmx/JavaAgent.class";
+        let program = format!("#!/bin/sh\nPK\x03\x04 {class}");
+        for (file, text, wanted) in [
+            ("app.jar", format!("PK\x03\x04 {class}"), Err(Reason::AlreadyExporting)),
+            ("exporter", format!("PK\x03\x04 {class}"), Err(Reason::AlreadyExporting)),
+            ("program.jar", program, Err(Reason::AlreadyExporting)),
+            ("other.jar", "PK\x03\x04 org/other/JavaAgent.class".to_owned(), Ok(())),
+            ("app.log", format!("loaded {class}"), Ok(())),
+            ("empty", String::new(), Ok(())),
+        ] {
+            table.put(&format!("7/root/{file}"), &text);
+            std::os::unix::fs::symlink(table.path(&format!("7/root/{file}")), table.path("7/fd/5")).unwrap();
+            assert_eq!(asked(&table), wanted, "{file}");
+            fs::remove_file(table.path("7/fd/5")).unwrap();
+        }
     }
 }

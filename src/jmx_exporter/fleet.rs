@@ -12,8 +12,9 @@ use tokio::sync::Notify;
 
 use super::marks::is_marked;
 use super::resolve::Resolved;
-use super::run::{Came, Identity, Run};
+use super::run::{Came, Identity, Run, Why};
 use super::target::{Pools, Target};
+use crate::api::jmx_exporter::obstacle::Obstacle;
 use crate::k8s::containers::PodContainers;
 use crate::k8s::watch::{Change, Listed, key_of};
 use crate::kernel::Key;
@@ -181,7 +182,11 @@ impl Inner {
                 if self.identities.len() >= IDENTITIES {
                     self.identities.clear();
                 }
-                self.identities.insert(instance.shape.image.clone(), identity.clone());
+                let known = self.identities.entry(instance.shape.image.clone()).or_insert_with(|| identity.clone());
+                // That of a process that may be none replaces no JVM's.
+                if refused.why != Why::Obstacle(Obstacle::NoJvm) {
+                    known.clone_from(identity);
+                }
             }
         }
     }

@@ -268,7 +268,7 @@ impl Judge<'_> {
                 Why::Obstacle(Obstacle::LowMemory) => {
                     *run.asked.min_free_memory != *self.input.resolved.min_free_memory
                 }
-                Why::Obstacle(Obstacle::NotReachable) => self.is_another_identity(instance, &refused),
+                Why::Obstacle(Obstacle::NotReachable | Obstacle::NoJvm) => self.is_another_identity(instance, &refused),
                 // An edit forgave it: the container started another JVM, in which nothing was loaded yet.
                 Why::Obstacle(Obstacle::Harmed) => true,
                 _ => false,
@@ -329,7 +329,7 @@ impl Judge<'_> {
         self.target.instance_of(run).is_some_and(|joined| std::ptr::eq(joined, instance))
     }
 
-    /// Whether the next run would have another user than the one that could not reach the JVM.
+    /// Whether the next run would have another user than the one that could not reach the JVM, or see it.
     fn is_another_identity(&self, instance: &Instance, refused: &Refused) -> bool {
         self.runs_in(instance) == 1 && refused.identity.is_some() && instance.shape.security.run_as_user.is_none()
     }

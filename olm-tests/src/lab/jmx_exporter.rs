@@ -14,10 +14,17 @@ use serde_json::{Value, json};
 use super::{LONG, Lab, SOON};
 use crate::cluster::repository;
 use crate::eventually;
-use crate::jvm::{OPERATOR, runtimes};
+use crate::jvm::{OPERATOR, runtimes, version_of};
 
 /// The port on which the JVMs of a lab export.
 pub const PORT: u16 = 9400;
+
+/// The image of a JVM of any version: another one for Pods of other names, so that each test meets several.
+fn any_jvm(pod: &str) -> String {
+    let all: Vec<u32> = runtimes().into_keys().collect();
+    let last = pod.bytes().next_back().map_or(0, usize::from);
+    format!("jvm:{}", all[(last + pod.len()) % all.len()])
+}
 
 impl Lab<'static> {
     /// A corner of the shared cluster for JVMs, with the operator and a configuration.
@@ -80,6 +87,7 @@ impl Lab<'_> {
 
     /// A Pod `app: dummyapp` with a container of this image; `container` is merged into it, `spec` into the Pod's.
     pub fn jvm(&self, name: &str, image: &str, container: &Value, spec: &Value) {
+        let image = if image == "jvm:any" { any_jvm(name) } else { image.to_owned() };
         let mut own = json!({ "name": "app", "image": image });
         for (key, value) in container.as_object().into_iter().flatten() {
             own[key] = value.clone();
@@ -125,7 +133,10 @@ impl Lab<'_> {
 
     /// Whether it said so once, where it is of a version that does; no JVM may have loaded two.
     pub async fn has_loaded_once(&self, pod: &str) -> bool {
-        let says_so = runtimes().last_key_value().is_some_and(|(version, _)| *version >= 21);
+        let spec = self.pod(pod).await.spec.unwrap_or_default();
+        let app = spec.containers.into_iter().find(|container| container.name == "app").expect("a container");
+        let version = app.image.as_deref().and_then(version_of).expect("a JVM");
+        let says_so = version >= 21;
         let loads = self.loads(pod).await;
         if says_so { loads == 1 } else { loads <= 1 }
     }

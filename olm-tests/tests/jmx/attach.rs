@@ -56,6 +56,62 @@ fn a_jvm_loads_the_exporter_once_and_takes_good_configurations_and_no_bad_ones()
     }
 }
 
+/// Prints which of two rules is in force.
+const IN_FORCE: &str = "in_force() { exec 3<>/dev/tcp/127.0.0.1/$PORT; printf 'GET /metrics HTTP/1.0\\r\\n\\r\\n' >&3
+    echo $(cat <&3 | grep -o '^first\\|^second'); exec 3>&-; }
+";
+
+/// Whatever a user writes: the exporter takes it, or the rules that were there stay in force. It takes the next good
+/// one.
+#[test]
+fn no_configuration_ends_a_jvm_or_keeps_it_from_the_next_good_one() {
+    let good = |number: usize| {
+        let name = ["first", "second"][number % 2];
+        format!("attach 'rules: [{{pattern: \"java.lang<type=Runtime>.*Uptime\", name: {name}}}]'")
+    };
+    let disliked = [
+        "rules: null",
+        "rules: text",
+        "rules: {a: b}",
+        "rules: [text]",
+        "lowercaseOutputName: x",
+        "whitelistObjectNames: [\"no object name\"]",
+        "includeObjectNames: text",
+        "rules: [{pattern: \"(\"}]",
+        "rules: [{pattern: \"(java.(lang))<.*>\", name: nested_$9}]",
+        "rules: [{pattern: \".*\", name: all, type: NONE}]",
+    ];
+    let refused = [
+        "jmxUrl: a",
+        "hostPort: a:1",
+        "startDelaySeconds: 5",
+        "a: &a {b: 1}\n<<: *a",
+        "rules: !x []",
+        "rules: []\nrules: []",
+        "ssl: false",
+        "httpServer: {}",
+        "- rules",
+        "a: [",
+    ];
+    let all: Vec<&str> = disliked.into_iter().chain(refused).collect();
+    let steps = all.iter().enumerate().map(|(number, text)| {
+        format!("attach '{text}' --rewrite\nalive\nin_force\n{} --rewrite\nin_force\n", good(number + 1))
+    });
+    let script = format!("{IN_FORCE}{}\n{}", good(0), steps.collect::<String>());
+    for (version, home) in &runtimes() {
+        let said = beside(home).run(&script);
+        assert_eq!((reason(&said[0]), said.len()), (EXPORTING, 1 + 5 * all.len()), "Java {version}: {said:#?}");
+        for (number, (text, said)) in all.iter().zip(said[1..].chunks(5)).enumerate() {
+            let rules = |number: usize| ["first", "second"][number % 2];
+            let came = reason(&said[0]);
+            let may = if refused.contains(text) { &["ConfigRejected"][..] } else { &[EXPORTING, "ConfigNotTaken"] };
+            assert!(may.contains(&came) && said[1] == "alive", "Java {version}: {text}: {said:#?}");
+            assert!(came == EXPORTING || said[2] == rules(number), "Java {version}: {text}: {said:#?}");
+            assert_eq!((reason(&said[3]), &*said[4]), (EXPORTING, rules(number + 1)), "Java {version}: after {text}");
+        }
+    }
+}
+
 #[test]
 fn what_could_end_a_jvm_is_not_done_and_is_said() {
     let all = runtimes();

@@ -40,26 +40,31 @@ fn jvms_that_run_and_those_that_come_export_and_prometheus_finds_them() {
     });
 }
 
-/// In the second container, as a child of a shell, and later than the object.
+/// In the second container, as a child of a shell, later than the object, and beside the short-lived JVMs of a status
+/// script.
 #[test]
 fn a_jvm_is_found_wherever_it_is_in_its_pod_and_whenever_it_comes() {
     run(async {
         let lab = Lab::of_jvms("jmx-found").await;
         lab.exporter(&json!({ "rollout": { "maxConcurrent": "100%", "canary": { "soak": "0s" } } }));
-        let late = json!({ "command": ["bash", "-c", "sleep 12; exec $JAVA -cp /dev/image Main"] });
+        let late = json!({ "command": ["bash", "-c", "sleep 20; exec $JAVA -cp /dev/image Main"] });
         lab.jvm("late", "jvm:any", &late, &json!({ "securityContext": { "runAsUser": 0 } }));
         let child = json!({ "command": ["bash", "-c", "$JAVA -XX:-UsePerfData -cp /dev/image Main; sleep 1"],
             "env": [{ "name": "JAVA_TOOL_OPTIONS", "value": "-Xmx64m" }] });
         lab.jvm("child", "jvm:any", &child, &json!({ "securityContext": { "runAsUser": 0 } }));
+        let checked = "$JAVA -cp /dev/image Main & while sleep 1; do $JAVA -version; done";
+        let checked = json!({ "command": ["bash", "-c", checked] });
+        lab.jvm("checked", "jvm:any", &checked, &json!({ "securityContext": { "runAsUser": 0 } }));
         let sidecar = json!({ "name": "sidecar", "image": "jvm:any", "command": ["bash", "-c", "sleep 600"] });
         let main = json!({ "name": "main", "image": "jvm:any" });
         let both = json!({ "containers": [sidecar, main], "securityContext": { "runAsUser": 0 } });
         lab.jvm("second", "", &json!({}), &both);
-        lab.exporting(&["child", "late", "second"]).await;
-        for pod in ["late", "child", "second"] {
+        lab.exporting(&["checked", "child", "late", "second"]).await;
+        for (pod, runs) in [("late", 1), ("child", 1), ("checked", 1), ("second", 2)] {
             lab.metrics(pod, PORT).await.unwrap();
-            assert_eq!(lab.restarts(pod).await, 0, "{pod}");
+            assert_eq!((lab.joined(pod).await.len(), lab.restarts(pod).await), (runs, 0), "{pod}");
         }
+        assert!(lab.has_loaded_once("checked").await);
         lab.end().await;
     });
 }

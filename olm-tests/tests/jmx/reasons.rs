@@ -15,8 +15,9 @@ fn a_jvm_that_is_left_alone_says_why_and_the_others_export() {
     run(async {
         let lab = Lab::of_jvms("jmx-reasons").await;
         let shell = |script: &str| json!({ "command": ["bash", "-c", script] });
-        let already = "echo 'rules: []' >/tmp/own.yaml; \
-            exec $JAVA -javaagent:/dev/image/exporter.jar=9500:/tmp/own.yaml -cp /dev/image Main";
+        // Its file's name does not say what it is.
+        let already = "echo 'rules: []' >/tmp/own.yaml; cp /dev/image/exporter.jar /tmp/exporter; \
+            exec $JAVA -javaagent:/tmp/exporter=9500:/tmp/own.yaml -cp /dev/image Main";
         // As if a helper had been killed when it was about to have it load: a process keeps its start with `exec`.
         let loaded = "touch /tmp/.jmx-exporter-1-$(cut -d' ' -f22 /proc/1/stat); exec $JAVA -cp /dev/image Main";
         let two = "$JAVA -cp /dev/image Main & $JAVA -cp /dev/image Main & sleep 600";

@@ -151,12 +151,63 @@ fn a_run_whose_image_was_corrected_is_waited_for_no_longer_than_it_is_valid() {
 }
 
 #[test]
+fn twenty_containers_join_a_pod_and_no_more_however_often_its_container_restarts() {
+    let mut world = World::new();
+    let runs: Vec<_> = (1..=20)
+        .map(|n| {
+            let mut run = run(&format!("jmx-0-{n}"), 20 + n, "1", &ended(50, 51, 137, ""));
+            // What these joined has ended.
+            let id = if n <= 16 { OTHER_ID } else { ID };
+            run.0["args"][3] = format!("--container={id}").into();
+            run
+        })
+        .collect();
+    world.see(pod("a", &runs[..19]));
+    world.now = 100_000;
+    assert_eq!(world.joins(), ["a"]);
+    world.ledger = Ledger::default();
+    world.see(pod("a", &runs));
+    assert_eq!((world.refused(), world.joins()), (vec!["TooManyRuns a".to_owned()], Vec::new()));
+    let example = &world.status.jvms.as_ref().unwrap().examples["TooManyRuns"][0];
+    assert!(example.contains("4 containers joined container app, and 20 the Pod"), "{example}");
+}
+
+#[test]
+fn a_status_lists_two_hundred_endpoints_and_counts_all() {
+    let mut world = World::new();
+    for number in 0..201 {
+        world.see(pod(&format!("a-{number}"), &[run("jmx-0-1", 10, "1", &exports(11))]));
+    }
+    assert_eq!(world.reason(), "AllExporting");
+    assert_eq!((world.status.metrics_endpoints.len(), world.status.jvms.as_ref().unwrap().exporting), (200, 201));
+}
+
+#[test]
 fn an_annotation_whose_value_another_client_removed_is_set_again() {
     let (mut now, path) = (wanted(Some(9400)), "prometheus.io/path".to_owned());
     now.insert(path.clone(), "/own".to_owned());
     assert!(!differ(&now, Some(9400), std::slice::from_ref(&path)));
     now.remove(&path);
     assert!(differ(&now, Some(9400), &[path]));
+}
+
+#[test]
+fn a_jvm_that_may_be_another_users_is_looked_for_at_once_as_that_user_and_once() {
+    let said = |reason: &str, user: i64, from: i64| {
+        let identity = json!({ "user": user, "group": 5, "capabilities": "0" });
+        ended(from, from + 1, 1, &json!({ "reason": reason, "message": "m", "identity": identity }).to_string())
+    };
+    let user = |world: &World| world.fleet.read().identity("java").map(|identity| identity.user);
+    let mut world = World::new();
+    let first = run("jmx-0-1", 60, "1", &said("NoJvm", 1001, 99));
+    world.see(pod("a", std::slice::from_ref(&first)));
+    assert_eq!((world.joins(), user(&world)), (vec!["a".to_owned()], Some(1001)));
+    world.ledger = Ledger::default();
+    world.see(pod("a", &[first, run("jmx-0-2", 99, "1", &said("NoJvm", 0, 100))]));
+    world.now = 102;
+    assert_eq!((world.joins(), user(&world)), (Vec::new(), Some(1001)), "it is no JVM's");
+    world.see(pod("b", &[run("jmx-0-1", 99, "1", &said("NotReachable", 1002, 100))]));
+    assert_eq!(user(&world), Some(1002));
 }
 
 #[test]
