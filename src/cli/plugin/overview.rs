@@ -138,16 +138,6 @@ fn left_out(counts: &NodeCounts) -> Vec<LeftOut> {
 }
 
 impl Overview {
-    /// The same with its commands as they are to be typed.
-    pub(super) fn typed(mut self, typed: impl Fn(&str) -> String) -> Self {
-        let remedies = self.worst.iter_mut().map(|worst| &mut worst.remedy);
-        let remedies = remedies.chain(self.first.as_mut().map(|first| &mut first.remedy)).flatten();
-        for command in remedies.chain(self.promotion.iter_mut().flatten()) {
-            *command = typed(command);
-        }
-        self
-    }
-
     /// As data, where no node was read.
     pub(super) fn without_nodes(&self) -> Result<serde_json::Value, String> {
         let mut data = serde_json::to_value(self).map_err(|error| error.to_string())?;

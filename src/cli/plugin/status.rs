@@ -78,7 +78,6 @@ async fn one(cx: &Cx, reached: &Reached, object: &Object) -> Result<bool, String
     let first = operator(&reached.client, (object.kind.operator(), Some(&namespace)), now).await;
     let is_down = first.is_some();
     let overview = Overview::of(object, &looks, |node| judged.remedy(node, now), first);
-    let overview = overview.typed(|command| cx.typed(command));
     if !cx.data(&overview)? {
         cx.screen.print(overview.lines(cx.screen, now, (ROWS, None)));
     }
@@ -93,7 +92,7 @@ async fn many(cx: &Cx, reached: &Reached, found: &[Object]) -> Result<bool, Stri
     for kind in kinds.into_values() {
         let namespace = cx.namespace(reached);
         let found = operator(&reached.client, (kind.operator(), namespace.as_deref()), now).await;
-        down.extend(found.map(|found| (kind, cx.finding(found))));
+        down.extend(found.map(|found| (kind, found)));
     }
     let is_down = !down.is_empty();
     let of = |object: &Object| {
