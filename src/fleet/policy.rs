@@ -102,8 +102,8 @@ pub fn canary(
     soak: Option<&str>,
     wrong: &mut Vec<String>,
 ) -> Option<rollout::Canary> {
-    let written = soak.filter(|soak| !soak.is_empty());
-    let soak = written.map_or(Some(SOAK), duration);
+    let written = soak;
+    let soak = self::soak(written);
     if soak.is_none() {
         wrong.push(format!(
             "spec.rollout.canary.soak is {:?}: use hours, minutes and seconds, such as 10m",
@@ -118,6 +118,12 @@ pub fn canary(
 
 /// For how long canaries are watched where nothing is said.
 const SOAK: TimeDelta = TimeDelta::minutes(10);
+
+/// For how long canaries are watched, as a spec has it.
+#[must_use]
+pub fn soak(written: Option<&str>) -> Option<TimeDelta> {
+    written.filter(|soak| !soak.is_empty()).map_or(Some(SOAK), duration)
+}
 
 /// Hours, minutes and seconds.
 #[must_use]

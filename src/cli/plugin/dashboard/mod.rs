@@ -32,6 +32,7 @@ use super::{Cx, WELL};
 use crate::cli::commands::typed;
 use crate::cli::explain::operator;
 use crate::clock::Clock;
+use crate::fleet::causes;
 use crate::fleet::cells::Cell;
 use crate::fleet::finding::Finding;
 use crate::page::picture::{Line, Whole, number};
@@ -151,6 +152,7 @@ fn all(shown: &[(Object, Arc<Watched>)], now: DateTime<Utc>, began: DateTime<Utc
             updated: counts.updated,
             selected: counts.selected,
             said: object.degraded().map(|degraded| degraded.message.clone()).or(rollout.waiting_on.first().cloned()),
+            causes: causes::said(&counts),
             finish: rollout.expected_finish.clone(),
         };
         let events = rollout.history.iter().rev().filter_map(|past| {
