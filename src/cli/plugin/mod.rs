@@ -7,6 +7,7 @@ mod bundle;
 mod complete;
 mod dashboard;
 mod earlier;
+mod goal;
 #[cfg(test)]
 mod goldens;
 mod history;

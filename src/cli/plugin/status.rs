@@ -5,12 +5,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::goal::{Goal, Wait};
 use super::live::{Judged, listed};
 use super::managed::Managed;
 use super::object::{Object, code, objects};
 use super::overview::Overview;
 use super::paint::{finding, table};
-use super::wait::{Goal, Wait};
 use super::wording::when;
 use super::{ACT, Cx, Output, view, wait};
 use crate::cli::duration::duration;
