@@ -313,7 +313,12 @@ async fn explain(cx: &Cx, what: &[String]) -> Result<u8, String> {
     if !cx.data(&found)? {
         cx.screen.print(found.iter().flat_map(|finding| paint::finding(finding)));
     }
-    Ok(if must_act { ACT } else { WELL })
+    if must_act || is_node {
+        return Ok(if must_act { ACT } else { WELL });
+    }
+    // What the findings say in words; an object that they are not about is no reason to say anything.
+    let about = object::objects(cx, &reached, what.first().map(String::as_str)).await;
+    Ok(about.map_or(WELL, |objects| object::code(&objects)))
 }
 
 async fn check(cx: &Cx, name: Option<String>, file: Option<PathBuf>) -> Result<u8, String> {
