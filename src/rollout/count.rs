@@ -4,6 +4,7 @@
 
 use super::Who;
 use super::cause::{Bucket, Cause};
+use super::cell::Cell;
 use super::place::Standing;
 use super::reading::Reading;
 use super::report::{EXAMPLES, Report, Without};
@@ -16,7 +17,7 @@ pub(super) fn count<R>(reading: &Reading<'_, '_, R>) -> Report {
     let mut places = reading.cells.iter().map(|cell| &cell.place).chain(reading.closed.iter().map(|(place, _)| place));
     let is_marked = reading.policy.canary.is_some_and(|canary| canary.who == Who::Marked);
     let lacks_canaries = is_marked && !places.any(|place| place.is_canary);
-    let first = || reading.cells.iter().map(|cell| cell.name()).min().map(str::to_owned);
+    let first = || reading.cells.iter().map(Cell::name).min().map(str::to_owned);
     let lacks_canaries = if lacks_canaries { first() } else { None };
     let mut report = Report { selected: reading.cells.len(), lacks_canaries, ..Report::default() };
     for (place, closed) in &reading.closed {

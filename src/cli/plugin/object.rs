@@ -341,7 +341,7 @@ mod tests {
         };
         let degraded = json!([{ "type": "Degraded", "status": "True", "reason": "RolloutFailed" }]);
         let [well, goes, failed] = [of("Complete", json!([])), of("Rolling", json!([])), of("Failed", degraded)];
-        assert_eq!(code(&[well.clone()]), WELL);
+        assert_eq!(code(std::slice::from_ref(&well)), WELL);
         assert_eq!(code(&[goes.clone(), well.clone()]), UNDER_WAY);
         assert_eq!(code(&[well, failed, goes]), ACT);
     }
