@@ -37,7 +37,7 @@ fn pages() -> Vec<PathBuf> {
         let entries = std::fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().path());
         entries.filter(|path| path.extension().is_some_and(|end| end == "md")).collect::<Vec<_>>()
     };
-    ["", "docs", "docs/reference"].into_iter().flat_map(markdown).collect()
+    ["", "docs", "docs/concepts", "docs/reference"].into_iter().flat_map(markdown).collect()
 }
 
 /// Its lines outside of blocks of code, with their numbers.

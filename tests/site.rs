@@ -6,12 +6,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 #![allow(clippy::disallowed_methods, reason = "builds and reads the site")]
 
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use kube::CustomResourceExt;
-use oneagent_operator::api::oneagent::OneAgent;
-use oneagent_operator::api::oneagent::condition::Reason;
+use oneagent_operator::api::{self, PACKAGES};
 use regex::Regex;
 use serde_json::Value;
 use strum::IntoEnumIterator;
@@ -42,6 +41,40 @@ fn fields(schema: &Value, all: &mut Vec<String>) {
     }
 }
 
+fn reasons<R: IntoEnumIterator + ToString>() -> impl Iterator<Item = String> {
+    R::iter().map(|reason| reason.to_string())
+}
+
+/// Every field and reason of every kind.
+fn names() -> Vec<String> {
+    let mut names: Vec<String> = reasons::<api::oneagent::condition::Reason>()
+        .chain(reasons::<api::daemonset_rollout::condition::Reason>())
+        .chain(reasons::<api::config_watcher::condition::Reason>())
+        .chain(reasons::<api::jmx_exporter::condition::Reason>())
+        .chain(reasons::<api::jmx_exporter::obstacle::Obstacle>())
+        .chain(reasons::<api::manager::condition::Reason>())
+        .collect();
+    for kind in PACKAGES.iter().flat_map(|package| package.kinds) {
+        let crd = serde_json::to_value((kind.crd)()).unwrap();
+        let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
+        let before = names.len();
+        fields(&schema["spec"], &mut names);
+        assert!(names.len() > before, "the test sees the fields of {}", kind.name);
+    }
+    names
+}
+
+/// The pages of the site, each with the places in it that a link may lead to.
+fn anchors(all: &[PathBuf]) -> HashMap<PathBuf, HashSet<String>> {
+    let id = Regex::new(r#"\bid="([^"]+)""#).unwrap();
+    let of = |page: &PathBuf| {
+        let text = std::fs::read_to_string(page).unwrap();
+        let ids = id.captures_iter(&text).map(|found| found[1].to_owned()).collect();
+        (page.canonicalize().unwrap(), ids)
+    };
+    all.iter().filter(|path| path.extension().is_some_and(|found| found == "html")).map(of).collect()
+}
+
 #[test]
 fn the_site_stands_alone_and_its_search_knows_every_reason_and_field() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -49,7 +82,8 @@ fn the_site_stands_alone_and_its_search_knows_every_reason_and_field() {
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     let mut all = Vec::new();
     files(&root.join("target/site"), &mut all);
-    let link = Regex::new(r##"(href|src)="([^"#?]*)[^"]*""##).unwrap();
+    let anchors = anchors(&all);
+    let link = Regex::new(r##"(href|src)="([^"#?]*)(?:[?][^"#]*)?(?:#([^"]*))?""##).unwrap();
     let mut wrong = Vec::new();
     let mut links = 0;
     for page in all.iter().filter(|path| path.extension().is_some_and(|found| found == "html")) {
@@ -58,15 +92,18 @@ fn the_site_stands_alone_and_its_search_knows_every_reason_and_field() {
             let (kind, target) = (&found[1], &found[2]);
             links += 1;
             let is_remote = target.contains("://") || target.starts_with("//");
+            let anchor = found.get(3).map(|anchor| anchor.as_str());
             let is_there = || {
                 // The page of what is not found does not know where it is read.
                 let base =
                     if target.starts_with('/') { root.join("target/site") } else { page.parent().unwrap().into() };
-                base.join(target.trim_start_matches('/')).exists()
+                let to = if target.is_empty() { page.clone() } else { base.join(target.trim_start_matches('/')) };
+                let has = |anchor: &str| anchors[&to.canonicalize().unwrap()].contains(anchor);
+                to.exists() && anchor.is_none_or(|anchor| anchor.is_empty() || has(anchor))
             };
             let is_text = found[0].starts_with("href=\"http");
-            if (is_remote && (kind == "src" || !is_text)) || (!is_remote && !target.is_empty() && !is_there()) {
-                wrong.push(format!("{}: {target}", page.display()));
+            if (is_remote && (kind == "src" || !is_text)) || (!is_remote && !is_there()) {
+                wrong.push(format!("{}: {target} {}", page.display(), anchor.unwrap_or_default()));
             }
         }
         for tag in ["<link", "<script"] {
@@ -80,11 +117,10 @@ fn the_site_stands_alone_and_its_search_knows_every_reason_and_field() {
     assert!(wrong.is_empty(), "{wrong:#?}");
     let is_index = |path: &&PathBuf| path.file_name().unwrap().to_string_lossy().starts_with("searchindex-");
     let index = std::fs::read_to_string(all.iter().find(is_index).unwrap()).unwrap();
-    let crd = serde_json::to_value(OneAgent::crd()).unwrap();
-    let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
-    let mut names = Vec::new();
-    fields(&schema["spec"], &mut names);
-    names.extend(Reason::iter().map(|reason| reason.to_string()));
-    let unknown: Vec<&String> = names.iter().filter(|name| !index.contains(name.as_str())).collect();
-    assert!(names.len() > 100 && unknown.is_empty(), "{} names; {unknown:?}", names.len());
+    // A line's end is written in letters.
+    let index = index.replace(r"\\n", " ").replace(r"\n", " ");
+    let words: HashSet<&str> = index.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+    let names = names();
+    let unknown: Vec<&String> = names.iter().filter(|name| !words.contains(name.as_str())).collect();
+    assert!(names.len() > 300 && unknown.is_empty(), "{} names; {unknown:?}", names.len());
 }

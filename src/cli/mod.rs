@@ -9,6 +9,7 @@ macro_rules! say {
 }
 
 mod asked;
+mod commands;
 mod daemonset_rollout;
 mod duration;
 mod explain;
@@ -82,9 +83,14 @@ impl Failed {
     }
 }
 
-/// Prints what was found. Where the reader reads no further (`| head`), printing ends.
+/// Prints what was found, with its commands as they are to be typed.
 fn put(text: Arguments<'_>) {
-    match std::io::stdout().write_fmt(text) {
+    put_data(&commands::typed(&text.to_string()));
+}
+
+/// Prints data. Where the reader reads no further (`| head`), printing ends.
+fn put_data(text: &str) {
+    match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             eprintln!("oneagent-operator: cannot write what was found: {error}");
         }

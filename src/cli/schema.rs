@@ -8,6 +8,7 @@ use regex::Regex;
 use serde_json::Value;
 
 use crate::api::nearest::nearest;
+use crate::k8s::names::is_object_name;
 
 /// Why the API server would refuse an object, each with its field; none: it would not.
 pub(super) fn refusals(crd: &CustomResourceDefinition, object: &Value) -> Vec<String> {
@@ -36,7 +37,19 @@ pub(super) fn refusals(crd: &CustomResourceDefinition, object: &Value) -> Vec<St
         let refused = errors.into_vec().into_iter().filter(|error| error.kind == ErrorKind::ValidationFailure);
         wrong.extend(refused.map(|error| format!("spec.{}: {}", error.field_path, error.message)));
     }
+    wrong.extend(unnamed(&object["metadata"]));
     wrong
+}
+
+/// Why the API server would store no object of such metadata.
+fn unnamed(metadata: &Value) -> Option<String> {
+    let such = "use lower-case letters, digits, dashes and dots";
+    match (&metadata["name"], &metadata["generateName"]) {
+        (Value::Null, Value::String(_)) => None,
+        (Value::Null, _) => Some("metadata.name is missing".to_owned()),
+        (Value::String(name), _) if is_object_name(name) => None,
+        (name, _) => Some(format!("metadata.name is {name}, which is no name of an object: {such}")),
+    }
 }
 
 /// What is null counts as absent.
@@ -184,6 +197,22 @@ mod tests {
             refusals(&OneAgent::crd(), &old),
             ["apiVersion is \"dynatrace.com/v1beta1\"; use dynatrace.com/v1alpha1"]
         );
+    }
+
+    #[test]
+    fn an_object_needs_a_name_that_the_server_takes() {
+        let said = |metadata: &str| {
+            let head = format!("apiVersion: dynatrace.com/v1alpha1\nkind: OneAgent\nmetadata: {metadata}\n");
+            let text = format!("{head}spec: {{apiUrl: https://a.example/api}}");
+            refusals(&OneAgent::crd(), &serde_yaml::from_str(&text).unwrap()).join("; ")
+        };
+        for none in ["{}", "null", "{namespace: n}", "{name: null}"] {
+            assert_eq!(said(none), "metadata.name is missing", "{none}");
+        }
+        for wrong in ["{name: My_Agent}", "{name: ''}", "{name: 3}"] {
+            assert!(said(wrong).contains("which is no name of an object: use lower-case letters"), "{wrong}");
+        }
+        assert_eq!((said("{name: a.b-1}"), said("{generateName: a-}")), (String::new(), String::new()));
     }
 
     #[test]

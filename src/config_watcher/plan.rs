@@ -2,6 +2,7 @@
 //!
 //! Pure: what is known comes in, what is to be kept is returned. Must not keep or send anything itself.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use super::memory::Memory;
 use super::places::{Fingerprint, Obstacle, Survey, SurveyInput, WORDS};
 use super::resolve::Resolved;
 use super::revision::Config;
+use crate::fleet::policy::paused;
 use crate::kernel::kind::Planned;
 use crate::rollout::guard::Guard;
 use crate::rollout::ledger::Ledger;
@@ -21,20 +23,19 @@ use crate::rollout::{self, Desired, Hold, Inventory, Policy, State, Workload};
 /// What no watch tells is looked at again after so long.
 const UNHEARD: TimeDelta = TimeDelta::seconds(10);
 
-const PAUSED: Hold = Hold {
-    state: State::Paused,
-    why: "rollout.paused is true; to continue, set it to false, or use kubectl oneagent resume NAME --kind \
-        configwatcher",
-};
 const STOPPED: Hold = Hold {
     state: State::Stopped,
-    why: "ConfigMap configwatcher-operator in the operator's namespace has key stop; to continue, delete the key, \
+    why: Cow::Borrowed(
+        "ConfigMap configwatcher-operator in the operator's namespace has key stop; to continue, delete the key, \
         or use kubectl oneagent resume --all --kind configwatcher",
+    ),
 };
-const UNREAD: Hold = Hold { state: State::Held, why: "the ConfigMap is not there, or cannot be read" };
+const UNREAD: Hold = Hold { state: State::Held, why: Cow::Borrowed("the ConfigMap is not there, or cannot be read") };
 /// While a change may not be the last one.
-pub(super) const DEBOUNCING: Hold =
-    Hold { state: State::Held, why: "the ConfigMap has changed; it must stay the same for debounceSeconds first" };
+pub(super) const DEBOUNCING: Hold = Hold {
+    state: State::Held,
+    why: Cow::Borrowed("the ConfigMap has changed; it must stay the same for debounceSeconds first"),
+};
 
 /// Since when workloads lack the same replicas, and what they looked like then, by name.
 pub type Missing = HashMap<Arc<str>, (DateTime<Utc>, Fingerprint)>;
@@ -128,16 +129,17 @@ pub fn plan(facts: &Facts<'_>) -> Plan {
     let hold = if facts.stopped {
         Some(STOPPED)
     } else if resolved.paused {
-        Some(PAUSED)
+        Some(paused((&resolved.namespace, &resolved.name), Some("configwatcher")))
     } else if facts.found.is_none() {
         Some(UNREAD)
     } else {
         debouncing.is_some().then_some(DEBOUNCING)
     };
+    let is_held = hold.is_some();
     let policy = Policy { hold, ..resolved.policy.clone() };
     let mut plan = ask(facts, &policy, memory);
     let is_done = plan.decision.report.state == State::Complete && plan.decision.report.outdated == 0;
-    if let Some(tracked) = plan.memory.tracked.as_mut().filter(|_| is_done && hold.is_none()) {
+    if let Some(tracked) = plan.memory.tracked.as_mut().filter(|_| is_done && !is_held) {
         tracked.settle();
         plan.memory.lifted_at = None;
     }

@@ -80,7 +80,7 @@ fn waiting_on(facts: &StatusFacts<'_>) -> Vec<String> {
     let mut waiting: Vec<String> =
         blocked(report).into_iter().chain(report.waiting_on.iter().map(|one| one.said(&WORDS))).collect();
     if facts.plan.debouncing.is_some() && waiting.is_empty() {
-        waiting.push(DEBOUNCING.why.to_owned());
+        waiting.push(DEBOUNCING.why.into_owned());
     }
     waiting.truncate(EXAMPLES);
     waiting

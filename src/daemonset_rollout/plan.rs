@@ -2,6 +2,7 @@
 //!
 //! Pure. Must not delete one.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -24,16 +25,20 @@ use crate::rollout::{self, Desired, Hold, Inventory, Policy, Share, State, Waiti
 /// The stop for the whole cluster.
 pub const STOPPED: Hold = Hold {
     state: State::Stopped,
-    why: "ConfigMap daemonset-rollout-operator in the operator's namespace has key stop; to continue, delete the key, \
+    why: Cow::Borrowed(
+        "ConfigMap daemonset-rollout-operator in the operator's namespace has key stop; to continue, delete the key, \
         or use kubectl oneagent resume --all --kind daemonsetrollout",
+    ),
 };
 /// Its DaemonSet may not be served.
-const HANDS_OFF: Hold =
-    Hold { state: State::Held, why: "the Pods of this DaemonSet are not replaced; condition Degraded says why" };
+const HANDS_OFF: Hold = Hold {
+    state: State::Held,
+    why: Cow::Borrowed("the Pods of this DaemonSet are not replaced; condition Degraded says why"),
+};
 /// The template changed a moment ago.
 const SETTLING: Hold = Hold {
     state: State::Held,
-    why: "the template changed a moment ago; Pods are replaced once it has stayed the same for a while",
+    why: Cow::Borrowed("the template changed a moment ago; Pods are replaced once it has stayed the same for a while"),
 };
 
 /// What its controller counts is believed after so long: until then one of the two watches may be behind.
@@ -95,7 +100,7 @@ pub fn plan(memory: &Memory, seen: &Seen, now: DateTime<Utc>) -> Plan {
     let settles_at = template.as_ref().map(|template| template.settles_at(resolved.debounce)).filter(|at| *at > now);
     let unstable_until =
         template.as_ref().and_then(|template| template.is_unstable_until()).filter(|until| *until > now);
-    let hold = if seen.stopped { Some(STOPPED) } else { resolved.policy.hold };
+    let hold = if seen.stopped { Some(STOPPED) } else { resolved.policy.hold.clone() };
     let hold = hold.or(hands_off.is_some().then_some(HANDS_OFF)).or(settles_at.map(|_| SETTLING));
     let said = |current: &Revision| Word::of(&current.0, resolved.promote.as_ref(), resolved.reject.as_ref());
     let word = known.and_then(|known| said(&known.current));

@@ -61,13 +61,15 @@ pub fn resolve(object: &DaemonSetRollout) -> Result<Resolved, String> {
     let none = Rollout::default();
     let rollout = spec.rollout.as_ref().unwrap_or(&none);
     let wait_ready = TimeDelta::seconds(rollout.wait_ready_seconds.map_or(300, i64::from));
-    let policy = policy::of_nodes(&rollout.pace, wait_ready, &mut wrong);
+    let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+    let paused = || policy::paused((&namespace, &name), Some("daemonsetrollout"));
+    let policy = policy::of_nodes(&rollout.pace, wait_ready, paused, &mut wrong);
     if !wrong.is_empty() {
         return Err(wrong.join("; "));
     }
     Ok(Resolved {
-        namespace: object.namespace().unwrap_or_default(),
-        name: object.name_any(),
+        namespace,
+        name,
         daemon_set: spec.daemon_set.clone(),
         accepts_owner: spec.accept_owner == Some(true),
         ignore: spec.ignore.clone(),

@@ -318,7 +318,7 @@ fn a_failed_template_is_put_back_once_whatever_happens_in_between() {
     assert_eq!((unwanted.back, unwanted.memory.rollback), (Back::Not, None));
     all.resolved.rolls_back = true;
     // A pause writes nothing, and forgets nothing.
-    all.resolved.policy.hold = Some(crate::fleet::policy::PAUSED);
+    all.resolved.policy.hold = Some(crate::fleet::policy::paused(("n", "a"), None));
     let paused = plan(&due.memory, &all, at(1013));
     assert_eq!((paused.back, paused.memory.rollback), (Back::Not, Some(noted)));
 }

@@ -232,14 +232,14 @@ pub fn unlike<'s>(
 #[must_use]
 pub fn no_canary(selector: &BTreeMap<String, String>, report: &Report) -> Option<String> {
     let labels: Vec<String> = selector.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    let labels = labels.join(",");
-    report.lacks_canaries.then(|| {
-        format!(
-            "spec.rollout.canary.selector is {labels}, and none of the {} nodes has these labels: a change reaches no \
-             node until one does; kubectl label node NODE {labels}, or correct the selector",
-            report.selected
-        )
-    })
+    let node = report.lacks_canaries.as_ref()?;
+    Some(format!(
+        "spec.rollout.canary.selector is {}, and none of the {} nodes has these labels: a change reaches no node until \
+        one does; label nodes, such as: kubectl label node {node} {}; or correct the selector",
+        labels.join(","),
+        report.selected,
+        labels.join(" ")
+    ))
 }
 
 /// The commands that let others follow the canaries, and that reject what these run. Where the field names that

@@ -3,6 +3,7 @@
 //!
 //! Pure, for any kind. Must not know what a Pod was made from, nor decide anything.
 
+pub mod causes;
 pub mod cells;
 pub mod closed;
 pub mod counts;

@@ -11,14 +11,18 @@ use crate::api::schedule::{self, Blackout, Promotion, Window};
 use crate::rollout::calendar::{self, Calendar, LONGEST, Zone};
 use crate::rollout::{self, Hold, Order, Policy, Share, State, Who};
 
-/// `rollout.paused`.
-pub const PAUSED: Hold = Hold {
-    state: State::Paused,
-    why: "rollout.paused is true; to continue, set it to false, or use kubectl oneagent resume NAME",
-};
+/// `rollout.paused` of an object; `kind`: what the plugin must be told to find it.
+#[must_use]
+pub fn paused((namespace, name): (&str, &str), kind: Option<&str>) -> Hold {
+    let kind = kind.map(|kind| format!(" --kind {kind}")).unwrap_or_default();
+    let resume = format!("kubectl oneagent -n {namespace} resume {name}{kind}");
+    let why = format!("rollout.paused is true; to continue, set it to false, or use {resume}");
+    Hold { state: State::Paused, why: why.into() }
+}
 
-/// What the pace of a rollout means where places are nodes. What is wrong is added to `wrong`.
-pub fn of_nodes(pace: &Pace, wait_ready: TimeDelta, wrong: &mut Vec<String>) -> Policy {
+/// What the pace of a rollout means where places are nodes; `paused`: what holds it if that is asked for. What is wrong
+/// is added to `wrong`.
+pub fn of_nodes(pace: &Pace, wait_ready: TimeDelta, paused: impl FnOnce() -> Hold, wrong: &mut Vec<String>) -> Policy {
     let mut share = |field: &str, share: Option<&IntOrString>| {
         let share = share.map(|share| share_of(share).parse::<Share>())?;
         share.map_err(|error| wrong.push(format!("spec.rollout.{field}: {error}"))).ok()
@@ -42,7 +46,7 @@ pub fn of_nodes(pace: &Pace, wait_ready: TimeDelta, wrong: &mut Vec<String>) -> 
         canary,
         max_failures: pace.max_failures.map(|count| count as usize),
         calendar,
-        hold: (pace.paused == Some(true)).then_some(PAUSED),
+        hold: (pace.paused == Some(true)).then(paused),
         ..Policy::plain(budget.unwrap_or(Share::Percent(10)), wait_ready)
     }
 }
@@ -98,8 +102,8 @@ pub fn canary(
     soak: Option<&str>,
     wrong: &mut Vec<String>,
 ) -> Option<rollout::Canary> {
-    let written = soak.filter(|soak| !soak.is_empty());
-    let soak = written.map_or(Some(SOAK), duration);
+    let written = soak;
+    let soak = self::soak(written);
     if soak.is_none() {
         wrong.push(format!(
             "spec.rollout.canary.soak is {:?}: use hours, minutes and seconds, such as 10m",
@@ -114,6 +118,12 @@ pub fn canary(
 
 /// For how long canaries are watched where nothing is said.
 const SOAK: TimeDelta = TimeDelta::minutes(10);
+
+/// For how long canaries are watched, as a spec has it.
+#[must_use]
+pub fn soak(written: Option<&str>) -> Option<TimeDelta> {
+    written.filter(|soak| !soak.is_empty()).map_or(Some(SOAK), duration)
+}
 
 /// Hours, minutes and seconds.
 #[must_use]

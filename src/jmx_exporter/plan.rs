@@ -2,6 +2,7 @@
 //!
 //! Pure: what is known comes in, what is to be kept is returned. Must not keep or send anything itself.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -22,17 +23,21 @@ use crate::rollout::ledger::Ledger;
 use crate::rollout::{self, Decision, Desired, Hold, Inventory, Policy, Words};
 
 const PAUSED: Hold =
-    Hold { state: rollout::State::Paused, why: "rollout.paused is true; to continue, set it to false" };
+    Hold { state: rollout::State::Paused, why: Cow::Borrowed("rollout.paused is true; to continue, set it to false") };
 const STOPPED: Hold = Hold {
     state: rollout::State::Stopped,
-    why: "ConfigMap jmx-exporter-operator in the operator's namespace has key stop; to continue, delete the key",
+    why: Cow::Borrowed(
+        "ConfigMap jmx-exporter-operator in the operator's namespace has key stop; to continue, delete the key",
+    ),
 };
 const HARMED: Hold = Hold {
     state: rollout::State::Failed,
-    why: "a JVM came to harm when it loaded the exporter; edit the spec to go on, such as rollout.retry",
+    why: Cow::Borrowed("a JVM came to harm when it loaded the exporter; edit the spec to go on, such as rollout.retry"),
 };
-const CHANGING: Hold =
-    Hold { state: rollout::State::Held, why: "the ConfigMap has changed a moment ago; it may change again" };
+const CHANGING: Hold = Hold {
+    state: rollout::State::Held,
+    why: Cow::Borrowed("the ConfigMap has changed a moment ago; it may change again"),
+};
 /// So many runs that failed are remembered.
 const FORGIVEN: usize = 200;
 

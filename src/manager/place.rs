@@ -207,9 +207,7 @@ pub fn unplaced(component: &Component, all: &Inner) -> String {
     let selector: Vec<String> = component.node_selector.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let selector = selector.join(",");
     match all.nodes.values().filter(|node| matches(component, node)).count() {
-        0 => format!(
-            "no node has label {selector}; label nodes (kubectl label node NODE {selector}), or correct nodeSelector"
-        ),
+        0 => format!("no node has label {selector}; label the nodes that you mean, or correct nodeSelector"),
         count => format!("all {count} nodes with label {selector} are cordoned or being removed"),
     }
 }

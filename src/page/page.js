@@ -145,6 +145,7 @@
       ? `${object.name}: ${head.state} ${head.updated}/${head.selected}${head.to ? ` → ${head.to}` : ""}${head.finish ? `, done ${head.finish}` : ""}`
       : `${object.name}: nothing is known yet`;
     find("said").textContent = (head && head.said) || "";
+    find("causes").replaceChildren(...(head ? head.causes : []).map((text) => make("li", text)));
     find("clock").textContent = `${span(at)} (${moment(at)})`;
     find("time").value = at;
     events(object, at);

@@ -42,6 +42,8 @@ pub struct Whole {
     pub selected: i32,
     /// Why it stopped, or what it waits for.
     pub said: Option<String>,
+    /// How many nodes have no Pod, by cause, and which are left out.
+    pub causes: Vec<String>,
     /// When it finishes.
     pub finish: Option<String>,
 }

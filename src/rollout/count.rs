@@ -4,6 +4,7 @@
 
 use super::Who;
 use super::cause::{Bucket, Cause};
+use super::cell::Cell;
 use super::place::Standing;
 use super::reading::Reading;
 use super::report::{EXAMPLES, Report, Without};
@@ -15,7 +16,9 @@ const WITHOUT: usize = 20;
 pub(super) fn count<R>(reading: &Reading<'_, '_, R>) -> Report {
     let mut places = reading.cells.iter().map(|cell| &cell.place).chain(reading.closed.iter().map(|(place, _)| place));
     let is_marked = reading.policy.canary.is_some_and(|canary| canary.who == Who::Marked);
-    let lacks_canaries = is_marked && !reading.cells.is_empty() && !places.any(|place| place.is_canary);
+    let lacks_canaries = is_marked && !places.any(|place| place.is_canary);
+    let first = || reading.cells.iter().map(Cell::name).min().map(str::to_owned);
+    let lacks_canaries = if lacks_canaries { first() } else { None };
     let mut report = Report { selected: reading.cells.len(), lacks_canaries, ..Report::default() };
     for (place, closed) in &reading.closed {
         report.closed.entry(closed.name).or_default().add(place.name, closed.by.as_deref());

@@ -42,6 +42,7 @@ mod verdict;
 mod waiting;
 mod zones;
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, LazyLock};
 
@@ -202,12 +203,12 @@ pub enum Order {
 }
 
 /// Why nothing may be replaced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hold {
     /// What the rollout is meanwhile.
     pub state: State,
     /// In words.
-    pub why: &'static str,
+    pub why: Cow<'static, str>,
 }
 
 /// The source that Pods download from when they start.

@@ -153,7 +153,7 @@ pub(super) fn mass_outage<R>(reading: &Reading<'_, '_, R>) -> Option<MassOutage>
 
 /// A pause, or a stop of everything.
 pub(super) fn is_paused(policy: &Policy, _: DateTime<Utc>) -> Option<(State, WaitingOn)> {
-    policy.hold.map(|hold| (hold.state, WaitingOn::Hold(hold)))
+    policy.hold.clone().map(|hold| (hold.state, WaitingOn::Hold(hold)))
 }
 
 /// Outside of windows, or in a blackout.

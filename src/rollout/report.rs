@@ -134,7 +134,7 @@ impl WaitingOn {
     #[must_use]
     pub fn said(&self, words: &Words) -> String {
         match self {
-            Self::Hold(hold) => hold.why.to_owned(),
+            Self::Hold(hold) => hold.why.clone().into_owned(),
             Self::Calendar(closed) => format!("none is replaced {closed}"),
             Self::Unheard(agents, authority) => {
                 format!("{authority}, because {agents} agents may have updated themselves")
@@ -294,8 +294,8 @@ pub struct Report {
     pub running: usize,
     /// Of the running, at the desired revision.
     pub updated: usize,
-    /// Whether canaries are named and there is none.
-    pub lacks_canaries: bool,
+    /// A place that may become a canary, where these are marked and none is.
+    pub lacks_canaries: Option<String>,
     /// Places whose agent is to be replaced.
     pub outdated: usize,
     /// Places whose agent's revision is unknown.

@@ -41,7 +41,7 @@ pub(super) fn note_stall<R: Revision>(
         pod.and_then(|pod| pod.ready_since).is_some_and(|ready| ready >= before.since)
     };
     let too_long = before.since + policy.wait_ready <= now;
-    let is_paused = policy.hold.is_some_and(|hold| matches!(hold.state, State::Paused | State::Stopped));
+    let is_paused = policy.hold.as_ref().is_some_and(|hold| matches!(hold.state, State::Paused | State::Stopped));
     let is_time = before.since + TRY_AGAIN <= now;
     let stalled = Stalled { in_trouble, is_time, may_go, tries: before.tries };
     let tries_again = reading.rules.tries.iter().any(|(_, rule)| rule(&stalled));

@@ -43,6 +43,7 @@ fn whole(head: &Head) -> Whole {
         updated: head.updated,
         selected: head.selected,
         said: head.failure.clone().or_else(|| head.waiting_on.clone()),
+        causes: head.causes.clone(),
         finish: None,
     }
 }

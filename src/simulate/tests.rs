@@ -96,15 +96,30 @@ fn a_good_version_reaches_every_node_that_is_selected_within_the_budget() {
     assert_eq!((agent.without.still, agent.bad.len()), (0, 0));
 }
 
-#[test]
-fn a_broken_expectation_is_named_and_one_that_holds_is_not_called_broken() {
-    let crashes = json!([
+/// A version that works, then one that crashes.
+fn crashes() -> Value {
+    json!([
         { "at": "0s", "do": { "publish": "1.300.0.20260101-000000" } },
         { "at": "1h", "do": { "fate": { "1.301.0.20260201-000000": "crashes" } } },
         { "at": "1h", "do": { "publish": "1.301.0.20260201-000000" } },
-    ]);
+    ])
+}
+
+#[test]
+fn the_page_counts_nodes_by_cause_and_names_those_that_are_left_out() {
+    let scenario = scenario(&json!({ "timeline": crashes() }));
+    let (outcome, operator) = simulate(&scenario, scenario.seed).unwrap();
+    let objects = picture(&outcome, &operator).objects;
+    let said: Vec<&String> = objects[0].wholes.iter().flat_map(|(_, whole)| &whole.causes).collect();
+    for begins in ["without an available Pod: 2 crashing", "10 more nodes get no new Pod: a taint is not tolerated"] {
+        assert!(said.iter().any(|said| said.starts_with(begins)), "{begins}: {said:#?}");
+    }
+}
+
+#[test]
+fn a_broken_expectation_is_named_and_one_that_holds_is_not_called_broken() {
     let expect = json!({ "badVersionReaches": 1, "finishesWithin": "1d", "maxWithoutAgent": 2, "state": "Failed" });
-    let came = outcome(&scenario(&json!({ "timeline": crashes, "expect": expect })));
+    let came = outcome(&scenario(&json!({ "timeline": crashes(), "expect": expect })));
     let broken: Vec<&str> =
         came.one_agents[0].expected.iter().filter(|one| !one.holds).map(|one| one.said.as_str()).collect();
     assert_eq!(broken, ["badVersionReaches 1: 2", "finishesWithin 1d: never, it is Failed"]);

@@ -7,6 +7,7 @@ mod bundle;
 mod complete;
 mod dashboard;
 mod earlier;
+mod goal;
 #[cfg(test)]
 mod goldens;
 mod history;
@@ -37,9 +38,9 @@ use serde::Serialize;
 use super::asked::Subject;
 use super::duration::time;
 use super::oneagent::check;
-use super::plan;
+use super::{commands, plan, put_data};
 use crate::clock::Clock;
-use crate::fleet::finding::{Finding, Kind};
+use crate::fleet::finding::Kind;
 use crate::kernel::{self, Access, Reached};
 use managed::Managed;
 use paint::Screen;
@@ -201,13 +202,8 @@ impl Cx {
         (!self.flags.all_namespaces).then(|| named().unwrap_or_else(|| "dynatrace".to_owned()))
     }
 
-    /// A command that does the same begins so.
-    fn kubectl(&self) -> String {
-        format!("kubectl{}", self.access_typed())
-    }
-
     /// What was typed of the cluster.
-    fn access_typed(&self) -> String {
+    fn typed(&self) -> String {
         let Flags { kubeconfig, context, user, .. } = &self.flags;
         let kubeconfig =
             kubeconfig.as_ref().map(|file| format!(" --kubeconfig {}", quoted(&file.display().to_string())));
@@ -216,38 +212,20 @@ impl Cx {
         [kubeconfig, context, user].into_iter().flatten().collect()
     }
 
-    /// A command of a finding, for the cluster that was asked about.
-    fn typed(&self, command: &str) -> String {
-        typed(&self.access_typed(), command)
-    }
-
-    /// A finding whose remedy is for the cluster that was asked about.
-    fn finding(&self, finding: Finding) -> Finding {
-        Finding { remedy: finding.remedy.map(|remedy| self.typed(&remedy)), ..finding }
-    }
-
     /// Prints data, if that is what was asked for; returns whether it was.
     fn data<T: Serialize + ?Sized>(&self, value: &T) -> Result<bool, String> {
-        match self.flags.output {
+        let data = || commands::data(value);
+        let text = match self.flags.output {
             Output::Text => return Ok(false),
             Output::Json => {
-                say!("{}", serde_json::to_string_pretty(value).map_err(|error| error.to_string())?);
+                serde_json::to_string_pretty(&data()?).map(|text| text + "\n").map_err(|why| why.to_string())
             }
-            Output::Yaml => {
-                let text = serde_yaml::to_string(value).map_err(|error| error.to_string())?;
-                crate::cli::put(format_args!("{text}"));
-            }
-            Output::Svg => return Err("only plan can be drawn: use -o text, json or yaml".to_owned()),
-        }
+            Output::Yaml => serde_yaml::to_string(&data()?).map_err(|error| error.to_string()),
+            Output::Svg => Err("only plan can be drawn: use -o text, json or yaml".to_owned()),
+        };
+        put_data(&text?);
         Ok(true)
     }
-}
-
-/// A command, for the cluster that was typed so.
-fn typed(access: &str, command: &str) -> String {
-    let own = command.strip_prefix("kubectl oneagent").map(|rest| format!("kubectl oneagent{access}{rest}"));
-    own.or_else(|| Some(format!("kubectl{access}{}", command.strip_prefix("kubectl")?)))
-        .unwrap_or_else(|| command.to_owned())
 }
 
 /// A word as a shell takes it.
@@ -275,6 +253,7 @@ pub async fn main() -> u8 {
     }
     let Line { flags, verb } = Line::parse();
     let cx = Cx { screen: Screen::of(flags.color), clock: Clock::default(), flags };
+    commands::are_for(cx.typed());
     match Box::pin(run(&cx, verb)).await {
         Ok(code) => code,
         Err(sentence) => {
@@ -330,12 +309,16 @@ async fn explain(cx: &Cx, what: &[String]) -> Result<u8, String> {
     let namespace = cx.namespace(&reached).filter(|_| !is_node || cx.flags.namespace.is_some());
     let kind = cx.flags.kind.map(Managed::of_nodes).transpose()?;
     let found = super::explain::findings(&reached, &cx.clock, (what, kind), namespace.as_deref()).await?;
-    let found: Vec<Finding> = found.into_iter().map(|finding| cx.finding(finding)).collect();
     let must_act = found.iter().any(|finding| finding.kind == Kind::Act);
     if !cx.data(&found)? {
         cx.screen.print(found.iter().flat_map(|finding| paint::finding(finding)));
     }
-    Ok(if must_act { ACT } else { WELL })
+    if must_act || is_node {
+        return Ok(if must_act { ACT } else { WELL });
+    }
+    // What the findings say in words; an object that they are not about is no reason to say anything.
+    let about = object::objects(cx, &reached, what.first().map(String::as_str)).await;
+    Ok(about.map_or(WELL, |objects| object::code(&objects)))
 }
 
 async fn check(cx: &Cx, name: Option<String>, file: Option<PathBuf>) -> Result<u8, String> {
@@ -382,12 +365,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_is_for_the_cluster_that_was_asked_about_and_runs_as_printed() {
+    fn what_was_typed_of_the_cluster_is_as_a_shell_takes_it() {
         let Line { flags, .. } = Line::parse_from(["x", "--context", "it's prod", "--kubeconfig", "/a/b", "version"]);
         let cx = Cx { screen: Screen::of(flags.color), clock: Clock::default(), flags };
-        let access = r"--kubeconfig /a/b --context 'it'\''s prod'";
-        assert_eq!(cx.typed("kubectl -n n logs p"), format!("kubectl {access} -n n logs p"));
-        assert_eq!(cx.typed("kubectl oneagent -n n retry a"), format!("kubectl oneagent {access} -n n retry a"));
-        assert_eq!(cx.typed("delete the Pod"), "delete the Pod");
+        assert_eq!(cx.typed(), r" --kubeconfig /a/b --context 'it'\''s prod'");
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Reads only. Must not judge: what a status says is repeated.
 
+use chrono::{DateTime, Utc};
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::{Client, ResourceExt};
 use serde::Deserialize;
@@ -15,6 +16,8 @@ use crate::api::condition::Condition;
 use crate::api::nearest::nearest;
 use crate::api::rollout::{FailureStatus, NodeCounts, RolloutStatus};
 use crate::fleet::finding::{Finding, Kind, Status, Told};
+use crate::fleet::policy::soak;
+use crate::fleet::time;
 use crate::kernel::Reached;
 
 /// One object.
@@ -179,9 +182,26 @@ impl Object {
             return None;
         }
         let memory = self.rollout().memory.unwrap_or_default();
-        let engine = if self.kind == Managed::Oneagent { &memory["rollout"] } else { &memory["engine"] };
-        Some(engine["proof"]["passed"] == true || self.state() == "Complete")
+        Some(self.engine(&memory)["proof"]["passed"] == true || self.state() == "Complete")
     }
+
+    /// When the canaries will have soaked, if all of them are available.
+    pub(super) fn soaks_until(&self) -> Option<DateTime<Utc>> {
+        let soak = soak(self.spec()["rollout"]["canary"]["soak"].as_str())?;
+        let memory = self.rollout().memory.unwrap_or_default();
+        Some(time(self.engine(&memory)["proof"]["since"].as_str()?)? + soak)
+    }
+
+    /// What the engine remembers.
+    fn engine<'m>(&self, memory: &'m Value) -> &'m Value {
+        if self.kind == Managed::Oneagent { &memory["rollout"] } else { &memory["engine"] }
+    }
+}
+
+/// The exit code that says how several are: that of the one which most needs a person.
+pub(super) fn code(objects: &[Object]) -> u8 {
+    let order = |code: &u8| [WELL, UNDER_WAY, ACT].iter().position(|known| known == code);
+    objects.iter().map(Object::code).max_by_key(order).unwrap_or(WELL)
 }
 
 /// The API of a kind.
@@ -309,5 +329,20 @@ mod tests {
         let said = unknown.conclusion();
         assert!(said.kind == Kind::Act && said.what.contains("use the program of the operator's release"), "{said:?}");
         assert!(object(&Value::Null).conclusion().what.starts_with("no operator has looked at it yet"));
+    }
+
+    #[test]
+    fn of_several_the_one_that_most_needs_a_person_decides_the_code() {
+        let of = |state: &str, more: Value| {
+            let ready = json!({ "type": "Ready", "status": "True", "reason": "AllUpdated" });
+            let conditions = [ready].into_iter().chain(more.as_array().cloned().unwrap_or_default());
+            let conditions: Vec<Value> = conditions.collect();
+            object(&json!({ "observedGeneration": 1, "conditions": conditions, "rollout": { "state": state } }))
+        };
+        let degraded = json!([{ "type": "Degraded", "status": "True", "reason": "RolloutFailed" }]);
+        let [well, goes, failed] = [of("Complete", json!([])), of("Rolling", json!([])), of("Failed", degraded)];
+        assert_eq!(code(std::slice::from_ref(&well)), WELL);
+        assert_eq!(code(&[goes.clone(), well.clone()]), UNDER_WAY);
+        assert_eq!(code(&[well, failed, goes]), ACT);
     }
 }

@@ -5,15 +5,16 @@
 
 use std::fmt::Write as _;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use serde::Serialize;
 
 use super::object::Object;
 use super::paint::{Screen, command};
-use super::wording::{ended, shortened, when, words};
-use crate::api::rollout::{NodeCounts, PastRollout, WithoutAgent};
+use super::wording::{ended, lasting, shortened, when, words};
+use crate::api::rollout::{PastRollout, WithoutAgent};
+use crate::fleet::causes::{LeftOut, by_cause, left_out, without_pod};
 use crate::fleet::cells::{Cell, Zone, zones};
 use crate::fleet::finding::{Finding, Kind, reason, repeats};
 use crate::rollout::Look;
@@ -49,6 +50,9 @@ pub(super) struct Overview {
     /// Whether the canaries have proven it; absent where there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     canaries_passed: Option<bool>,
+    /// When they will have, if all of them stay available.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    canaries_soak_until: Option<DateTime<Utc>>,
     /// Nodes that may be without an available Pod because of the rollout, and that are without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     budget: Option<i32>,
@@ -96,58 +100,7 @@ struct Worst {
     remedy: Option<String>,
 }
 
-/// Nodes that can run no Pod for one cause.
-#[derive(Debug, Clone, Serialize)]
-struct LeftOut {
-    cause: &'static str,
-    nodes: i32,
-    examples: Vec<String>,
-}
-
-/// How many nodes have no available Pod, for each cause that there is.
-fn causes(counts: &NodeCounts) -> Vec<(&'static str, i32)> {
-    let all = [
-        ("crashing", counts.crash),
-        ("overdue", counts.overdue),
-        ("image not pulled", counts.image),
-        ("refused", counts.admission),
-        ("Secret or ConfigMap missing", counts.config),
-        ("no room", counts.capacity),
-        ("lost", counts.node_lost),
-        ("pulling", counts.pulling),
-        ("starting", counts.starting),
-        ("terminating", counts.terminating),
-        ("cordoned or drained", counts.node_busy),
-        ("NotReady", counts.node_not_ready),
-    ];
-    all.into_iter().filter(|(_, nodes)| *nodes > 0).collect()
-}
-
-fn left_out(counts: &NodeCounts) -> Vec<LeftOut> {
-    let all = [
-        ("untolerated", "a taint is not tolerated", counts.untolerated),
-        ("arch", "there is no agent for their architecture", counts.arch),
-        ("namespaceSelector", "the namespace's node selector excludes them", counts.namespace_selector),
-        ("overlap", "an older OneAgent keeps them", counts.overlap),
-    ];
-    let of = |(bucket, cause, nodes): (&str, &'static str, i32)| {
-        let examples = counts.examples.get(bucket).cloned().unwrap_or_default();
-        (nodes > 0).then_some(LeftOut { cause, nodes, examples })
-    };
-    all.into_iter().filter_map(of).collect()
-}
-
 impl Overview {
-    /// The same with its commands as they are to be typed.
-    pub(super) fn typed(mut self, typed: impl Fn(&str) -> String) -> Self {
-        let remedies = self.worst.iter_mut().map(|worst| &mut worst.remedy);
-        let remedies = remedies.chain(self.first.as_mut().map(|first| &mut first.remedy)).flatten();
-        for command in remedies.chain(self.promotion.iter_mut().flatten()) {
-            *command = typed(command);
-        }
-        self
-    }
-
     /// As data, where no node was read.
     pub(super) fn without_nodes(&self) -> Result<serde_json::Value, String> {
         let mut data = serde_json::to_value(self).map_err(|error| error.to_string())?;
@@ -185,12 +138,13 @@ impl Overview {
             selected: counts.selected,
             available: counts.running,
             canaries_passed: object.canaries(),
+            canaries_soak_until: object.soaks_until().filter(|_| object.canaries() == Some(false)),
             budget: rollout.budget,
             out: looks.iter().filter(is_out).count(),
             expected_finish: rollout.expected_finish.clone(),
             waiting_on: if rollout.waiting_on.is_empty() { unready } else { rollout.waiting_on.clone() },
             zones: zones(looks),
-            causes: causes(&counts),
+            causes: without_pod(&counts),
             worst: worst(looks, &counts.without_agent, remedy),
             last: rollout.history.first().cloned(),
             first,
@@ -225,16 +179,11 @@ impl Overview {
             lines.extend(remedy.iter().map(|remedy| command(format!("     {remedy}"))));
         }
         let without: i32 = self.causes.iter().map(|(_, nodes)| nodes).sum();
-        if usize::try_from(without).is_ok_and(|without| without > self.worst.len()) {
-            let all: Vec<String> = self.causes.iter().map(|(cause, nodes)| format!("{nodes} {cause}")).collect();
-            lines.push(Line::raw(format!(" without an available Pod: {}", all.join(", "))));
-        }
-        for LeftOut { cause, nodes, examples } in &self.left_out {
-            let such = if i32::try_from(examples.len()) == Ok(*nodes) { ": " } else { ", such as " };
-            let names = if examples.is_empty() { String::new() } else { format!("{such}{}", examples.join(", ")) };
-            let more = if *nodes == 1 { "1 more node gets" } else { &format!("{nodes} more nodes get") };
-            lines.push(Line::raw(format!(" {more} no new Pod: {cause}{names}")));
-        }
+        // Those that are named have their cause beside them.
+        let more = usize::try_from(without).is_ok_and(|without| without > self.worst.len());
+        let by_cause = more.then(|| by_cause(&self.causes)).flatten();
+        let left_out = self.left_out.iter().map(ToString::to_string);
+        lines.extend(by_cause.into_iter().chain(left_out).map(|said| Line::raw(format!(" {said}"))));
         if let Some(message) = &self.message {
             let reason = self.reason.as_deref().unwrap_or_default();
             lines.push(Line::styled(format!(" {reason}: {message}"), Style::new().fg(Color::Red)));
@@ -296,7 +245,9 @@ impl Overview {
         let is_proving = !matches!(self.state.as_str(), "Complete" | "Failed" | "RolledBack");
         if let Some(passed) = self.canaries_passed.filter(|_| is_proving) {
             let marks = if screen.is_unicode { ["…", "✔"] } else { ["...", "passed"] };
-            spans.push(Span::raw(format!("  canary {}", marks[usize::from(passed)])));
+            let rest = self.canaries_soak_until.map(|until| until - now).filter(|rest| *rest > TimeDelta::zero());
+            let rest = rest.map(|rest| format!(" {} left", lasting(rest))).unwrap_or_default();
+            spans.push(Span::raw(format!("  canary {}{rest}", marks[usize::from(passed)])));
         }
         if let Some(budget) = self.budget.filter(|_| self.state == "Rolling") {
             spans.push(Span::raw(format!("  {} of {budget} out", self.out)));
@@ -386,4 +337,26 @@ fn worst(looks: &[Look], known: &[WithoutAgent], remedy: impl Fn(&str) -> Option
         })
     };
     found.into_iter().filter_map(worst).take(WORST).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::managed::Managed;
+    use super::*;
+
+    #[test]
+    fn canaries_have_a_clock_while_they_soak() {
+        let proof = json!({ "since": "2026-01-01T00:00:00Z", "passed": false });
+        let whole = json!({ "apiVersion": "dynatrace.com/v1alpha1", "kind": "OneAgent",
+            "metadata": { "name": "a", "namespace": "n" }, "spec": { "rollout": { "canary": { "soak": "30m" } } },
+            "status": { "rollout": { "state": "Rolling", "memory": { "rollout": { "proof": proof } } } } });
+        let object = Object::of(Managed::Oneagent, serde_json::from_value(whole).unwrap());
+        let overview = Overview::of(&object, &[], |_| None, None);
+        let screen = Screen { is_unicode: true, ..Screen::of(clap::ColorChoice::Never) };
+        let head = |at: &str| overview.head(screen, at.parse().unwrap()).to_string();
+        assert!(head("2026-01-01T00:10:00Z").contains("  canary … 20 min left"), "{}", head("2026-01-01T00:10:00Z"));
+        assert!(!head("2026-01-01T00:30:00Z").contains("left"), "it waits for a person, or for the next look");
+    }
 }

@@ -4,11 +4,13 @@
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
+use std::ops::Range;
 
 use anstream::AutoStream;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 
+use crate::cli::commands;
 use crate::fleet::finding::{Finding, Kind};
 
 /// Columns where their number is unknown.
@@ -72,14 +74,23 @@ impl Screen {
     pub(super) fn text<'l>(self, lines: impl IntoIterator<Item = Line<'l>>) -> String {
         let mut text = String::new();
         for line in lines {
-            for line in self.folded(line) {
+            for line in self.shown(line) {
                 write_line(&mut text, &line);
             }
         }
         text
     }
 
-    /// A line in as many as it takes; a command stays in one, to be copied.
+    /// A line as this screen shows it: with its commands as they are to be typed, in as many lines as it takes.
+    pub(super) fn shown(self, mut line: Line<'_>) -> Vec<Line<'_>> {
+        for span in &mut line.spans {
+            let typed = commands::typed(&span.content).into_owned();
+            span.content = if self.is_unicode { typed } else { typed.replace('…', "...") }.into();
+        }
+        self.folded(line)
+    }
+
+    /// A line in as many as it takes; each command stays in one, to be copied.
     fn folded(self, line: Line<'_>) -> Vec<Line<'_>> {
         let width = usize::from(self.width);
         if !self.is_terminal || line.width() <= width || line.style == COMMAND {
@@ -87,12 +98,27 @@ impl Screen {
         }
         let style = line.style.patch(line.spans.last().map(|span| span.style).unwrap_or_default());
         let text: String = line.spans.iter().map(|span| span.content.as_ref()).collect();
+        let text = unbreakable(&text);
         let indent = " ".repeat(text.len() - text.trim_start().len() + 2);
         let options = textwrap::Options::new(width).subsequent_indent(&indent);
         // Names have hyphens.
-        let options = options.word_splitter(textwrap::WordSplitter::NoHyphenation);
-        textwrap::wrap(&text, options).into_iter().map(|one| Line::styled(one.into_owned(), style)).collect()
+        let options = options.word_splitter(textwrap::WordSplitter::NoHyphenation).break_words(false);
+        textwrap::wrap(&text, options).into_iter().map(|one| Line::styled(one.replace(TIED, " "), style)).collect()
     }
+}
+
+/// A blank at which no line ends.
+const TIED: char = '\u{a0}';
+
+/// A text with such blanks within its commands.
+fn unbreakable(text: &str) -> String {
+    let (mut tied, mut done) = (String::new(), 0);
+    for Range { start, end } in commands::found(text) {
+        tied.push_str(&text[done..start]);
+        tied.push_str(&text[start..end].replace(' ', TIED.encode_utf8(&mut [0; 4])));
+        done = end;
+    }
+    tied + &text[done..]
 }
 
 fn write_line(text: &mut String, line: &Line<'_>) {
@@ -125,7 +151,7 @@ fn codes(style: Style) -> (String, &'static str) {
 
 /// Says something beside what was asked for. Where it is not read, that is no failure.
 pub(super) fn note(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(std::io::stderr(), "{}", commands::typed(text));
 }
 
 /// A finding: its conclusion, and what helps.
@@ -162,4 +188,30 @@ pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> Vec<Line<'static>> {
         Line::styled(text.trim_end().to_owned(), style)
     };
     (0..=rows.len()).map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NARROW: Screen =
+        Screen { width: 40, is_unicode: true, is_terminal: true, has_cursor: true, color: clap::ColorChoice::Never };
+
+    #[test]
+    fn a_command_within_a_text_stays_in_one_line() {
+        let said = "it failed; to try it again: kubectl oneagent -n n retry a (spec.rollout.retry: 1); a newer one";
+        assert_eq!(
+            NARROW.text([Line::raw(said)]),
+            "it failed; to try it again:\n  kubectl oneagent -n n retry a\n  (spec.rollout.retry: 1); a newer one\n"
+        );
+        let wide = "kubectl -n dynatrace patch oneagent agent --type=merge -p '{}'";
+        assert_eq!(NARROW.text([Line::raw(format!("or: {wide}; done"))]), format!("or:\n  {wide};\n  done\n"));
+    }
+
+    #[test]
+    fn what_shows_ascii_alone_gets_ascii_alone() {
+        let ascii = Screen { is_unicode: false, ..NARROW };
+        assert_eq!(ascii.text([Line::raw("reading a …")]), "reading a ...\n");
+        assert_eq!(NARROW.text([Line::raw("reading a …")]), "reading a …\n");
+    }
 }

@@ -5,14 +5,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::goal::{Goal, Wait};
 use super::live::{Judged, listed};
 use super::managed::Managed;
-use super::object::{Object, objects};
+use super::object::{Object, code, objects};
 use super::overview::Overview;
 use super::paint::{finding, table};
-use super::wait::{Goal, Wait};
 use super::wording::when;
-use super::{ACT, Cx, Output, UNDER_WAY, WELL, view, wait};
+use super::{ACT, Cx, Output, view, wait};
 use crate::cli::duration::duration;
 use crate::cli::explain::operator;
 use crate::fleet::finding::Finding;
@@ -63,10 +63,9 @@ pub(super) async fn status(cx: &Cx, args: &Args) -> Result<u8, String> {
     if args.watch {
         return wait::follow(cx, &reached, &found, args.name.as_deref()).await;
     }
-    let code = found.iter().map(Object::code).max_by_key(|code| [WELL, UNDER_WAY, ACT].iter().position(|c| c == code));
     let is_down =
         if found.len() == 1 { one(cx, &reached, &found[0]).await? } else { many(cx, &reached, &found).await? };
-    Ok(if is_down { ACT } else { code.unwrap_or(WELL) })
+    Ok(if is_down { ACT } else { code(&found) })
 }
 
 /// One object, with its zones and what is wrong; returns whether its operator does not run.
@@ -78,7 +77,6 @@ async fn one(cx: &Cx, reached: &Reached, object: &Object) -> Result<bool, String
     let first = operator(&reached.client, (object.kind.operator(), Some(&namespace)), now).await;
     let is_down = first.is_some();
     let overview = Overview::of(object, &looks, |node| judged.remedy(node, now), first);
-    let overview = overview.typed(|command| cx.typed(command));
     if !cx.data(&overview)? {
         cx.screen.print(overview.lines(cx.screen, now, (ROWS, None)));
     }
@@ -93,7 +91,7 @@ async fn many(cx: &Cx, reached: &Reached, found: &[Object]) -> Result<bool, Stri
     for kind in kinds.into_values() {
         let namespace = cx.namespace(reached);
         let found = operator(&reached.client, (kind.operator(), namespace.as_deref()), now).await;
-        down.extend(found.map(|found| (kind, cx.finding(found))));
+        down.extend(found.map(|found| (kind, found)));
     }
     let is_down = !down.is_empty();
     let of = |object: &Object| {

@@ -242,7 +242,7 @@ async fn write(
         say!("{} is so already: nothing to do", object.who());
         return Ok(WELL);
     }
-    commands(cx, &object, &patches);
+    commands(&object, &patches);
     if let Some(source) = source(&object.whole.metadata) {
         note(&format!("note: {source} manages {} and may revert this: change it there, too", object.who()));
     }
@@ -267,16 +267,16 @@ async fn write(
 }
 
 /// What does the same.
-fn commands(cx: &Cx, object: &Object, patches: &[Value]) {
+fn commands(object: &Object, patches: &[Value]) {
     let (namespace, name) = (object.namespace(), object.name());
-    let (kubectl, typed) = (cx.kubectl(), object.kind.typed());
+    let typed = object.kind.typed();
     let first = object.whole.metadata.generation.unwrap_or_default();
     for (generation, patch) in (first..).zip(patches) {
         if generation > first {
             let seen = format!("--for=jsonpath='{{.status.observedGeneration}}'={generation}");
-            say!("{kubectl} -n {namespace} wait {typed}/{name} {seen}");
+            say!("kubectl -n {namespace} wait {typed}/{name} {seen}");
         }
-        say!("{kubectl} -n {namespace} patch {typed} {name} --type=merge -p {}", in_quotes(&patch.to_string()));
+        say!("kubectl -n {namespace} patch {typed} {name} --type=merge -p {}", in_quotes(&patch.to_string()));
     }
 }
 

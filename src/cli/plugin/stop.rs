@@ -42,10 +42,9 @@ pub(super) async fn stop(cx: &Cx, how: &How, is_stop: bool) -> Result<u8, String
     let stop = BTreeMap::from([(KEY, Some("true"))]);
     let data = if is_stop { stop } else { stopping.into_iter().map(|key| (key, None)).collect() };
     let mut patch = json!({ "data": data });
-    let kubectl = cx.kubectl();
     match live {
-        None => say!("{kubectl} -n {namespace} create configmap {name} --from-literal={KEY}=true"),
-        Some(_) => say!("{kubectl} -n {namespace} patch configmap {name} --type=merge -p '{patch}'"),
+        None => say!("kubectl -n {namespace} create configmap {name} --from-literal={KEY}=true"),
+        Some(_) => say!("kubectl -n {namespace} patch configmap {name} --type=merge -p '{patch}'"),
     }
     if let Some(source) = live.as_ref().and_then(|live| source(&live.metadata)) {
         note(&format!("note: {source} manages {place} and may revert this: change it there, too"));

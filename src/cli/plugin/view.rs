@@ -148,7 +148,6 @@ fn draw<B: Backend>(
             let judged = Judged::of(fleet, object);
             let looks = judged.looks(now);
             let overview = Overview::of(object, &looks, |node| judged.remedy(node, now), view.first.clone());
-            let overview = overview.typed(|command| cx.typed(command));
             let nodes = overview.nodes();
             let chosen = view.chosen.and_then(|at| nodes.get(at).or(nodes.last())).cloned();
             let said = chosen.and_then(|node| Some((node.clone(), judged.node(&node, now)?)));
@@ -167,7 +166,7 @@ fn draw<B: Backend>(
         };
         if let Some((node, said)) = &chosen {
             lines.push(Line::raw(""));
-            lines.extend(finding(&cx.finding(Finding { who: node.to_string(), ..said.clone() })));
+            lines.extend(finding(&Finding { who: node.to_string(), ..said.clone() }));
         }
         if let Some(trouble) = trouble {
             lines.push(Line::styled(trouble, Style::new().fg(Color::Red)));
@@ -176,6 +175,7 @@ fn draw<B: Backend>(
         lines.push(Line::raw(""));
         let keys = format!("arrows: a node  q: end{others}");
         lines.push(Line::styled(keys, Style::new().add_modifier(Modifier::DIM)));
+        let lines: Vec<Line<'_>> = lines.into_iter().flat_map(|line| screen.shown(line)).collect();
         frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: false }), area);
         if cx.screen.color == clap::ColorChoice::Never {
             frame.buffer_mut().content.iter_mut().for_each(|cell| cell.fg = Color::Reset);

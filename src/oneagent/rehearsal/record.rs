@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::api::condition::Transition;
 use crate::api::oneagent::OneAgentStatus;
+use crate::fleet::causes;
 use crate::fleet::cells::Cell;
 use crate::rollout::Look;
 
@@ -22,6 +23,8 @@ pub struct Record {
     pub frames: Vec<Frame>,
     /// What the status said of the whole, each time that it changed.
     pub heads: Vec<(i64, Head)>,
+    /// When that last changed in more than its causes: those of an agent that crashes never come to rest.
+    said_at: Option<i64>,
     pub steps: Vec<Step>,
     pub told: Vec<Told>,
     /// The nodes that got a Pod of a version that does not stay Ready, by version.
@@ -46,6 +49,8 @@ pub struct Head {
     pub selected: i32,
     pub waiting_on: Option<String>,
     pub failure: Option<String>,
+    /// How many nodes have no agent, by cause, and which are left out.
+    pub causes: Vec<String>,
 }
 
 /// An agent that the operator replaced.
@@ -98,7 +103,12 @@ impl Record {
             selected: nodes.selected,
             waiting_on: rollout.waiting_on.into_iter().next(),
             failure: rollout.failure.map(|failure| failure.message),
+            causes: causes::said(&nodes),
         };
+        let apart = |head: &Head| Head { causes: Vec::new(), ..head.clone() };
+        if self.heads.last().is_none_or(|(_, last)| apart(last) != apart(&head)) {
+            self.said_at = Some(at);
+        }
         if self.heads.last().is_none_or(|(_, last)| *last != head) {
             self.heads.push((at, head));
         }
@@ -108,7 +118,6 @@ impl Record {
     /// When anything last changed.
     pub(super) fn changed_at(&self) -> i64 {
         let frame = self.frames.last().map(|frame| frame.at);
-        let head = self.heads.last().map(|(at, _)| *at);
-        frame.max(head).max(self.steps.last().map(|step| step.at)).unwrap_or_default()
+        frame.max(self.said_at).max(self.steps.last().map(|step| step.at)).unwrap_or_default()
     }
 }

@@ -157,7 +157,7 @@ impl Resolved {
     /// What people hold a rollout by, whether or not there is one; `stopped`: all of the cluster's are.
     #[must_use]
     pub fn held(&self, stopped: bool) -> Option<Hold> {
-        if stopped { Some(STOPPED) } else { self.policy.hold }
+        if stopped { Some(STOPPED) } else { self.policy.hold.clone() }
     }
 }
 
@@ -236,7 +236,7 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
         .find_map(|key| node_selector.get(*key).map(String::as_str));
     let installer_arch = installer_arch(pinned, &mut wrong);
     let wait = i64::from(spec.wait_ready_seconds.filter(|s| *s > 0).unwrap_or_default());
-    let wanted = policy(spec, wait, &mut wrong);
+    let wanted = policy(object, wait, &mut wrong);
     wrong.extend(unnameable(wish, &wanted));
     if !wrong.is_empty() {
         return Err(wrong);
@@ -301,12 +301,13 @@ pub fn resolve(object: &OneAgent) -> Result<Resolved, Vec<Refusal>> {
     })
 }
 
-fn policy(spec: &OneAgentSpec, wait: i64, wrong: &mut Vec<Refusal>) -> Policy {
+fn policy(object: &OneAgent, wait: i64, wrong: &mut Vec<Refusal>) -> Policy {
     let none = Rollout::default();
-    let rollout = spec.rollout.as_ref().unwrap_or(&none);
+    let rollout = object.spec.rollout.as_ref().unwrap_or(&none);
     let mut why = Vec::new();
     let wait_ready = TimeDelta::seconds(if wait == 0 { WAIT_READY } else { wait });
-    let policy = asked::of_nodes(&rollout.pace, wait_ready, &mut why);
+    let paused = || asked::paused((&object.namespace().unwrap_or_default(), &object.name_any()), None);
+    let policy = asked::of_nodes(&rollout.pace, wait_ready, paused, &mut why);
     wrong.extend(why.into_iter().map(Refusal));
     Policy { rolls_back: rollout.on_failure == Some(schedule::OnFailure::Rollback), ..policy }
 }

@@ -77,7 +77,7 @@ impl<'a> StatusFacts<'a> {
         let problem = problem.map(|(reason, message)| format!("{reason}: {message}"));
         let ready = || findings.iter().find(|finding| finding.type_ == C::Ready).map(|ready| ready.message.clone());
         let none = if is_quiet && report.selected == 0 { ready() } else { None };
-        let stop = self.resolved.held(self.seen.stopped).filter(|_| is_quiet).map(|hold| hold.why.to_owned());
+        let stop = self.resolved.held(self.seen.stopped).filter(|_| is_quiet).map(|hold| hold.why.into_owned());
         problem.or(none).into_iter().chain(stop).chain(waits).collect()
     }
 }

@@ -132,7 +132,7 @@ fn a_planner_that_lies_takes_nothing_while_held_nor_from_places_that_are_closed_
     places[2].busy = Some("cordoned".into());
     let guard = Guard::count(&policy(5), &places, at(0));
     assert!(guard.admits("p0", 0) && !guard.admits("p1", 0) && !guard.admits("p2", 0));
-    let hold = Hold { state: State::Paused, why: "" };
+    let hold = Hold { state: State::Paused, why: Cow::Borrowed("") };
     assert!(!Guard::count(&Policy { hold: Some(hold), ..policy(5) }, &places, at(0)).admits("p0", 0));
     let blackout = Blackout { from: at(-1), to: at(1), reason: None };
     let calendar = Calendar { windows: Vec::new(), blackouts: vec![blackout] };

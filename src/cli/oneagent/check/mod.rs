@@ -106,7 +106,7 @@ pub(in crate::cli) async fn check(args: &Args, access: &Access) -> Result<(usize
     match resolve(&object) {
         Err(refusals) => {
             for refusal in &refusals {
-                findings.bad(&refusal.0, "correct the field; kubectl explain oneagent.spec documents it");
+                findings.bad(&refusal.0, "correct the field: see kubectl explain oneagent.spec");
             }
         }
         Ok(resolved) => {

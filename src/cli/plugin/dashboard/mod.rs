@@ -28,9 +28,11 @@ use super::live::Judged;
 use super::managed::Managed;
 use super::object::{Object, objects};
 use super::watched::{AGAIN, OPERATOR, Watched, rest};
-use super::{Cx, WELL, typed};
+use super::{Cx, WELL};
+use crate::cli::commands::typed;
 use crate::cli::explain::operator;
 use crate::clock::Clock;
+use crate::fleet::causes;
 use crate::fleet::cells::Cell;
 use crate::fleet::finding::Finding;
 use crate::page::picture::{Line, Whole, number};
@@ -49,8 +51,6 @@ type Downs = BTreeMap<(&'static str, String), Option<String>>;
 struct Served {
     clock: Clock,
     began: DateTime<Utc>,
-    /// What was typed of the cluster.
-    access: Arc<str>,
     shown: Arc<Vec<(Object, Arc<Watched>)>>,
     now: watch::Receiver<Arc<Vec<Now>>>,
 }
@@ -83,8 +83,7 @@ pub(super) async fn dashboard(cx: &Cx) -> Result<u8, String> {
     let token: Arc<str> = token()?.into();
     let port = address.port();
     let hosts = Arc::new([format!("127.0.0.1:{port}"), format!("localhost:{port}")]);
-    let access: Arc<str> = cx.access_typed().into();
-    let served = Served { clock: cx.clock.clone(), began, access: access.clone(), shown: shown.clone(), now };
+    let served = Served { clock: cx.clock.clone(), began, shown: shown.clone(), now };
     let guard = Guard { token: token.clone(), hosts, port };
     say!("http://127.0.0.1:{port}/?token={token}");
     super::paint::note("Only this address opens the page. Press Ctrl-C to end it.");
@@ -99,7 +98,7 @@ pub(super) async fn dashboard(cx: &Cx) -> Result<u8, String> {
                     let (name, namespace) = (object.kind.operator(), object.namespace());
                     if let Entry::Vacant(unknown) = downs.entry((name, namespace.clone())) {
                         let down = operator(&reached.client, (name, Some(&namespace)), clock.now()).await;
-                        unknown.insert(down.map(|down| said(&access, down)));
+                        unknown.insert(down.map(said));
                     }
                 }
                 asked = Some(Instant::now());
@@ -153,6 +152,7 @@ fn all(shown: &[(Object, Arc<Watched>)], now: DateTime<Utc>, began: DateTime<Utc
             updated: counts.updated,
             selected: counts.selected,
             said: object.degraded().map(|degraded| degraded.message.clone()).or(rollout.waiting_on.first().cloned()),
+            causes: causes::said(&counts),
             finish: rollout.expected_finish.clone(),
         };
         let events = rollout.history.iter().rev().filter_map(|past| {
@@ -196,11 +196,11 @@ async fn explain(State(served): State<Served>, request: Request) -> Response {
     let found = watched.object(&fleet, &known.name());
     let found = found.and_then(|object| Judged::of(fleet, &object).node(&asked.node, served.clock.now()));
     let Some(found) = found else { return (StatusCode::NOT_FOUND, "there is no such node").into_response() };
-    said(&served.access, found).into_response()
+    typed(&said(found)).into_owned().into_response()
 }
 
-/// A finding, as a sentence, with a command for the cluster that was typed so.
-fn said(access: &str, found: Finding) -> String {
-    let remedy = found.remedy.map(|remedy| format!(". To fix it: {}", typed(access, &remedy))).unwrap_or_default();
+/// A finding, as a sentence.
+fn said(found: Finding) -> String {
+    let remedy = found.remedy.map(|remedy| format!(". To fix it: {remedy}")).unwrap_or_default();
     format!("{}{remedy}", found.what)
 }

@@ -8,6 +8,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use clap::Parser;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::ObjectMeta;
 use ratatui::text::Line;
@@ -18,6 +19,7 @@ use super::managed::Managed;
 use super::object::Object;
 use super::overview::Overview;
 use super::paint::{Screen, finding};
+use crate::cli::commands::found;
 use crate::cli::explain::stopped;
 use crate::fleet::finding::Finding;
 use crate::oneagent::explain::told;
@@ -68,6 +70,7 @@ impl Said {
     fn text(&self) -> String {
         let plain = |text: &str| anstream::adapter::strip_str(text).to_string();
         let as_usual = self.status(SCREEN);
+        let whole = commands(&plain(&self.status(Screen { width: u16::MAX, ..SCREEN })));
         let mut all = format!("exit code {}\n{}", self.object.code(), plain(&as_usual));
         for (what, screen) in [
             ("60 columns", Screen { width: 60, ..SCREEN }),
@@ -79,6 +82,7 @@ impl Said {
             let wide = lines.find(|line| Line::raw(*line).width() > usize::from(screen.width));
             assert_eq!(wide, None, "wider than the screen");
             assert!(screen.is_unicode || text.is_ascii(), "{text}");
+            assert_eq!(commands(&text), whole, "a command is broken\n{text}");
             if text != plain(&as_usual) {
                 let _ = write!(all, "-- {what}\n{text}");
             }
@@ -94,6 +98,35 @@ impl Said {
         is_said_once(&plain(&self.status(Screen { width: u16::MAX, ..SCREEN })));
         all
     }
+}
+
+/// The commands of a text, as lines have them.
+fn commands(text: &str) -> Vec<String> {
+    text.lines().flat_map(|line| found(line).into_iter().map(|range| line[range].to_owned())).collect()
+}
+
+/// What of a text cannot be typed as it is printed.
+fn untypable(text: &str) -> Vec<String> {
+    let of = |line: &str| {
+        // Without the end of a colour.
+        let line = line.trim_end_matches("[0m");
+        let is_broken = line.ends_with("kubectl") || line.ends_with("kubectl oneagent");
+        let mut wrong: Vec<String> = is_broken.then(|| format!("broken: {line}")).into_iter().collect();
+        for command in commands(line) {
+            let words: Vec<&str> = command.split_whitespace().collect();
+            let is_placeholder = |word: &&str| word.len() > 1 && word.chars().all(|c| c.is_ascii_uppercase());
+            if words.iter().any(is_placeholder) {
+                wrong.push(format!("a placeholder: {command}"));
+            }
+            if words[1] == "oneagent"
+                && let Err(why) = super::Line::try_parse_from(&words[1..])
+            {
+                wrong.push(format!("{command}: {why}"));
+            }
+        }
+        wrong
+    };
+    text.lines().flat_map(of).collect()
 }
 
 /// No clause is twice in one answer.
@@ -174,4 +207,29 @@ fn an_operator_that_does_not_run_comes_first() {
     let metadata = ObjectMeta { namespace: Some("dynatrace".to_owned()), ..ObjectMeta::default() };
     let first = stopped("oneagent-operator", &Lease { metadata, spec: None }, None);
     settled().bind(|| insta::assert_snapshot!("no_operator", Said::of(&script, since, Some(first)).text()));
+}
+
+#[allow(clippy::disallowed_methods, reason = "a test reads its own files")]
+fn texts(folder: &Path, all: &mut Vec<(PathBuf, String)>) {
+    for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        if path.is_dir() {
+            texts(&path, all);
+        } else if path.extension().is_some_and(|extension| extension == "snap") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            all.push((path, text));
+        }
+    }
+}
+
+#[test]
+fn each_command_of_each_golden_text_can_be_typed_as_it_is_printed() {
+    let mut all = Vec::new();
+    texts(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src")), &mut all);
+    let count: usize = all.iter().map(|(_, text)| commands(text).len()).sum();
+    assert!(count > 300, "the test sees the commands: {count}");
+    let wrong = |(path, text): &(PathBuf, String)| {
+        untypable(text).into_iter().map(|wrong| format!("{}: {wrong}", path.display())).collect::<Vec<_>>()
+    };
+    let wrong: Vec<String> = all.iter().flat_map(wrong).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }

@@ -51,10 +51,10 @@ const WORDS: Words = Words {
     closes: "taint",
 };
 
-const PAUSED: Hold = Hold { state: State::Paused, why: "rollout.paused is true" };
-const STOPPED: Hold = Hold { state: State::Stopped, why: "all is stopped" };
+const PAUSED: Hold = Hold { state: State::Paused, why: Cow::Borrowed("rollout.paused is true") };
+const STOPPED: Hold = Hold { state: State::Stopped, why: Cow::Borrowed("all is stopped") };
 /// The source of what new agents need is unreachable.
-const AWAY: Hold = Hold { state: State::Held, why: "the source does not answer" };
+const AWAY: Hold = Hold { state: State::Held, why: Cow::Borrowed("the source does not answer") };
 
 /// Under which name a node with a taint is closed.
 const TAINTED: &str = "untolerated";

@@ -32,7 +32,7 @@ fn the_same_facts_give_the_same_plan() {
 pub(super) fn a_hold_keeps_template_and_pods_and_says_so() {
     let fleet = Fleet::new(4, 1);
     for (hold, state) in [(PAUSED, State::Paused), (STOPPED, State::Stopped)] {
-        let held = fleet.plan(&Policy { hold: Some(hold), ..policy(Share::Count(1)) }, &desired(2), 0);
+        let held = fleet.plan(&Policy { hold: Some(hold.clone()), ..policy(Share::Count(1)) }, &desired(2), 0);
         assert_eq!((held.template, held.steps.len(), held.report.state), (Template::Keep, 0, state));
         assert_eq!(held.report.waiting_on, [WaitingOn::Hold(hold)]);
     }
