@@ -66,8 +66,8 @@ pub enum Reason {
     /// A store has more servers than the spec asks for, and never shrinks. Or there are too few nodes for all servers
     /// that the spec asks for. Correct `replicas`, or label more nodes.
     NotChanged,
-    /// The Secret with the authority of all certificates is gone or damaged, or is immutable and must change. The message
-    /// says the remedy. Running Pods keep running until their certificates end.
+    /// The Secret with the authority of all certificates is gone or damaged, or is immutable and must change. The
+    /// message says the remedy. Running Pods keep running until their certificates end.
     AuthorityUnusable,
     /// Certificates end soon, and their renewal is held up. The message says when they end, and what holds it up.
     CertificatesExpiring,
