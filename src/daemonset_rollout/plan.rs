@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::memory::Memory;
+use super::memory::{Memory, Template};
 use super::observe::{Current, Seen};
 use super::places::{WORDS, places};
 use super::revision::{Pod, Revision, unknown};
@@ -98,8 +98,7 @@ pub fn plan(memory: &Memory, seen: &Seen, now: DateTime<Utc>) -> Plan {
     let hands_off = hands_off(resolved, set, around).or_else(|| unread(seen));
     let template = memory.template.clone();
     let settles_at = template.as_ref().map(|template| template.settles_at(resolved.debounce)).filter(|at| *at > now);
-    let unstable_until =
-        template.as_ref().and_then(|template| template.is_unstable_until()).filter(|until| *until > now);
+    let unstable_until = template.as_ref().and_then(Template::is_unstable_until).filter(|until| *until > now);
     let hold = if seen.stopped { Some(STOPPED) } else { resolved.policy.hold.clone() };
     let hold = hold.or(hands_off.is_some().then_some(HANDS_OFF)).or(settles_at.map(|_| SETTLING));
     let said = |current: &Revision| Word::of(&current.0, resolved.promote.as_ref(), resolved.reject.as_ref());

@@ -184,7 +184,7 @@ fn failure(facts: &StatusFacts<'_>) -> Option<Problem> {
     let again = if failure.by_hand {
         "remove spec.rollout.reject".to_owned()
     } else {
-        format!("kubectl oneagent -n {namespace} retry {name} (spec.rollout.retry: {hash})")
+        format!("kubectl oneagent -n {namespace} retry {name} --kind daemonsetrollout (spec.rollout.retry: {hash})")
     };
     let (reason, template) = match &facts.plan.back {
         Back::Undone(writers) => {

@@ -44,9 +44,9 @@ fn an_owner_that_appears_while_deletions_are_under_way_ends_those_that_follow() 
             if asked == AT_ONCE { Ok(()) } else { Err(format!("{asked} {:?}", lab.rollout_status().await)) }
         })
         .await;
-        let owner = json!({ "apiVersion": "v1", "kind": "ConfigMap",
+        let config = json!({ "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": { "name": "owner", "namespace": lab.name } });
-        lab.cluster.apply(&owner.to_string());
+        lab.cluster.apply(&config.to_string());
         let uid = ["-n", &lab.name, "get", "configmap", "owner", "-o", "jsonpath={.metadata.uid}"];
         let uid = lab.cluster.kubectl(&uid);
         let mut owned = lab.daemonset_saying("two");

@@ -200,6 +200,7 @@ impl Real {
                 to: status.desired_version,
                 updated: nodes.updated,
                 selected: nodes.selected,
+                causes: Vec::new(),
                 waiting_on: None,
                 failure: rollout.failure.map(|failure| failure.message),
             })
@@ -257,7 +258,7 @@ impl Real {
 
 /// What can be compared: words name Pods and times.
 fn head(head: Head) -> Head {
-    Head { waiting_on: None, failure: head.failure.map(|_| String::new()), ..head }
+    Head { causes: Vec::new(), waiting_on: None, failure: head.failure.map(|_| String::new()), ..head }
 }
 
 /// An agent that takes so many seconds is late.

@@ -147,7 +147,8 @@ fn confidential(secrets: &[Secret]) -> Vec<(String, String)> {
         for (key, bytes) in secret.data.iter().flatten() {
             let text = String::from_utf8(bytes.0.clone()).expect("text");
             let is_password = name.ends_with("-identity") && key != "servers";
-            let is_key = key.ends_with(".key") || key.starts_with("server-key-");
+            let is_key =
+                key.rsplit_once('.').is_some_and(|(_, ending)| ending == "key") || key.starts_with("server-key-");
             if is_password || is_key {
                 let said = if is_key { text.lines().nth(1).expect("a line") } else { text.trim() };
                 let entry = format!("{name}/{key}");
