@@ -262,7 +262,10 @@ fn a_daemonset_says_its_source_and_other_controllers_of_its_pods() {
     assert_eq!(writers(&with(fields.clone())), ["a", "b"]);
     assert_eq!(writers_since(&with(fields.clone()), at(0)), ["a", "b"], "when is unknown");
     assert_eq!(last_writers(&with(fields)), ["a", "b"]);
-    let entry = |manager: &str, second: i64| json!({ "manager": manager, "time": at(second).to_rfc3339(), "fieldsV1": { "f:spec": { "f:template": {} } } });
+    let entry = |manager: &str, second: i64| {
+        let time = at(second).to_rfc3339();
+        json!({ "manager": manager, "time": time, "fieldsV1": { "f:spec": { "f:template": {} } } })
+    };
     let of_old = json!({ "managedFields": [entry("helm", 100), entry("kubectl-edit", 5000), entry("flux", 5100)] });
     assert_eq!(writers(&with(of_old.clone())), ["flux", "helm", "kubectl-edit"]);
     assert_eq!(writers_since(&with(of_old.clone()), at(5000)), ["flux", "kubectl-edit"]);

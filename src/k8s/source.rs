@@ -1,5 +1,5 @@
-//! Where an object comes from, as its owner, labels, annotations and field managers say: what must be corrected there is undone if it
-//! is corrected in the cluster.
+//! Where an object comes from, as its owner, labels, annotations and field managers say: a correction in the cluster
+//! would be undone from there.
 //!
 //! Pure. Must not ask that tool.
 

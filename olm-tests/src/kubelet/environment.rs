@@ -19,6 +19,12 @@ pub(super) fn of_first(pod: &Pod) -> Vec<EnvVar> {
     container.env.unwrap_or_default()
 }
 
+/// The tag of the first container's image.
+pub(super) fn tag_of_first(pod: &Pod) -> Option<String> {
+    let image = pod.spec.as_ref()?.containers.first()?.image.as_deref()?;
+    image.rsplit_once(':').map(|(_, tag)| tag.to_owned())
+}
+
 impl Kubelet {
     /// A container's environment, or why it cannot be made: what it names is missing.
     pub(super) async fn resolve(&self, pod: &Pod, variables: Vec<EnvVar>) -> Result<Environment, String> {

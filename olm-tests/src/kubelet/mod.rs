@@ -246,7 +246,8 @@ impl Kubelet {
                 _ => match self.resolve(pod, environment::of_first(pod)).await {
                     Err(why) => waiting(pod, "CreateContainerConfigError", &why, 0),
                     Ok(environment) => {
-                        version = version.or_else(|| environment.get("MESSAGE").cloned());
+                        let message = environment.get("MESSAGE").cloned();
+                        version = version.or(message).or_else(|| environment::tag_of_first(pod));
                         let uid = pod.uid().unwrap_or_default();
                         self.environments.lock().expect("environments").insert(uid, environment);
                         break;

@@ -26,9 +26,10 @@ pub(super) fn earlier(object: &Object) -> Result<String, String> {
     let completed = history.iter().filter(|past| past.result == "Complete").filter_map(|past| past.to.clone());
     let began = history.iter().filter_map(|past| past.from.clone());
     let mut known = good.chain(completed).chain(began);
-    known
-        .find(|version| Some(version) != desired.as_ref())
-        .ok_or_else(|| format!("no earlier version of {} is known: name one with kubectl oneagent pin", object.who()))
+    known.find(|version| Some(version) != desired.as_ref()).ok_or_else(|| {
+        let pin = format!("kubectl oneagent -n {} pin {}", object.namespace(), object.name());
+        format!("no earlier version of {} is known: add one to the command {pin}", object.who())
+    })
 }
 
 #[cfg(test)]

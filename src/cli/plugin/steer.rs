@@ -204,10 +204,11 @@ pub(super) async fn rollback(cx: &Cx, one: &One) -> Result<u8, String> {
             return Ok(Vec::new());
         }
         let version = earlier(object)?;
+        let unpin = format!("kubectl oneagent -n {} unpin {}", object.namespace(), object.name());
+        note(&format!("note: Dynatrace does not support downgrades; to follow the newest version again: {unpin}"));
         let update = json!({ "version": version, "allowDowngrade": true });
         Ok(vec![json!({ "spec": { "update": update } })])
     };
-    note("note: Dynatrace does not support downgrades; to follow the newest version again, use kubectl oneagent unpin");
     write(cx, &one.name, &one.how, patch).await
 }
 

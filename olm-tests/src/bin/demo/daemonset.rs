@@ -54,18 +54,19 @@ pub(super) async fn demo() -> Result<Cluster, ExitCode> {
     cluster.apply(&rollout.to_string());
     let shown = async {
         all_run(&cluster, "1.0").await?;
-        say("version 1.1 is deployed to both, and it is good");
-        deploy(&cluster, "1.1");
+        say("both get version 1.1, which is good");
+        update(&cluster, "1.1");
         all_run(&cluster, "1.1").await?;
-        say("version 1.2 is deployed to both: it crashes. Meanwhile half of the agents are not Ready for a moment");
+        say("both get version 1.2, which crashes. Meanwhile half of the agents are not Ready for a moment");
         damage(&cluster).await
     };
     let shown = async {
         let reached = shown.await?;
         grids(&cluster);
-        println!("\n{}", cluster.kubectl(&["-n", NAMESPACE, "get", "daemonsetrollouts", "-o", "wide"]));
+        println!();
+        typed(&cluster, &["-n", NAMESPACE, "get", "daemonsetrollouts", "-o", "wide"]);
         say("both get version 1.1 again");
-        deploy(&cluster, "1.1");
+        update(&cluster, "1.1");
         all_run(&cluster, "1.1").await?;
         Ok::<_, String>(reached)
     };
@@ -92,8 +93,7 @@ fn deploy(cluster: &Cluster, version: &str) {
         } else {
             json!({ "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": 3 } })
         };
-        let container = json!({ "name": "agent", "image": format!("agent:{version}"),
-            "env": [{ "name": "MESSAGE", "value": version }] });
+        let container = json!({ "name": "agent", "image": format!("agent:{version}") });
         let set = json!({ "apiVersion": "apps/v1", "kind": "DaemonSet",
             "metadata": { "name": name, "namespace": NAMESPACE },
             "spec": { "selector": { "matchLabels": { "app": name } }, "updateStrategy": strategy,
@@ -101,7 +101,21 @@ fn deploy(cluster: &Cluster, version: &str) {
                     "spec": { "containers": [container], "terminationGracePeriodSeconds": 1 } } } });
         cluster.apply(&set.to_string());
     }
-    println!("  kubectl apply: both DaemonSets, with image agent:{version}");
+}
+
+/// Gives both another version.
+fn update(cluster: &Cluster, version: &str) {
+    let image = format!("agent=agent:{version}");
+    let [careful, builtin] = SETS.map(|name| format!("daemonset/{name}"));
+    typed(cluster, &["-n", NAMESPACE, "set", "image", &careful, &builtin, &image]);
+}
+
+/// Runs a command, and prints it with what it says.
+fn typed(cluster: &Cluster, args: &[&str]) {
+    println!("  $ kubectl {}", args.join(" "));
+    for line in cluster.kubectl(args).lines() {
+        println!("  {line}");
+    }
 }
 
 /// The Pods of one that are there, by node.
@@ -145,7 +159,7 @@ async fn all_run(cluster: &Cluster, wanted: &str) -> Result<(), String> {
 
 /// Deploys the bad version while half of the agents are not Ready; returns how many nodes it reached of each.
 async fn damage(cluster: &Cluster) -> Result<[usize; 2], String> {
-    deploy(cluster, BAD);
+    update(cluster, BAD);
     let half: Vec<Arc<Pod>> = SETS.iter().flat_map(|name| pods(cluster, name).into_iter().step_by(2)).collect();
     for pod in &half {
         cluster.kubelet.say_ready(pod, false).await;
@@ -171,7 +185,7 @@ async fn damage(cluster: &Cluster) -> Result<[usize; 2], String> {
             return Ok(reached.map(|seen| seen.len()));
         }
         if Instant::now() > end + PATIENCE {
-            return Err("nobody says that the rollout failed".to_owned());
+            return Err("the status does not report that the rollout failed".to_owned());
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }

@@ -1,5 +1,5 @@
-//! What happens at the wrong moment: an owner that appears while deletions are under way, an image that cannot be pulled
-//! while nodes join, nodes that are about to leave.
+//! What happens at the wrong moment: an owner appears while deletions are under way, an image cannot be pulled while
+//! nodes join, nodes are about to leave.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
