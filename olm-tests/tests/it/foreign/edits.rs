@@ -125,7 +125,7 @@ fn what_a_plan_says_of_a_daemonset_is_what_happens() {
         lab.agents_say("a", 6).await;
         lab.rollout_is("Ready", "True", "AllUpdated").await;
         let kubeconfig = person(&lab).await;
-        let rounds = std::env::var("PLANS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(12);
+        let rounds = std::env::var("PLANS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(50);
         let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(3);
         let mut dice = Dice(seed);
         let mut replaced = 0;
