@@ -19,8 +19,12 @@ pub(super) fn of_first(pod: &Pod) -> Vec<EnvVar> {
     container.env.unwrap_or_default()
 }
 
-/// The tag of the first container's image.
-pub(super) fn tag_of_first(pod: &Pod) -> Option<String> {
+/// What the first container is a version of: what it says, or its image's tag. What it has from elsewhere is not
+/// known yet.
+pub(super) fn version_of_first(pod: &Pod) -> Option<String> {
+    if let Some(said) = of_first(pod).into_iter().find(|one| one.name == "MESSAGE") {
+        return said.value;
+    }
     let image = pod.spec.as_ref()?.containers.first()?.image.as_deref()?;
     image.rsplit_once(':').map(|(_, tag)| tag.to_owned())
 }

@@ -231,8 +231,8 @@ impl Kubelet {
         let behaviour = self.behaviour(&pod.namespace().unwrap_or_default());
         let node = pod.spec.as_ref().and_then(|s| s.node_name.clone()).unwrap_or_default();
         let installer = installer_url(pod).and_then(|url| self.vendor.installer(&url));
-        let message = environment::of_first(pod).into_iter().find(|one| one.name == "MESSAGE");
-        let mut version = installer.as_ref().map(|(_, version)| version.clone()).or(message.and_then(|one| one.value));
+        let offered = installer.as_ref().map(|(_, version)| version.clone());
+        let mut version = offered.or_else(|| environment::version_of_first(pod));
         // What external trouble keeps from starting is tried again until it starts, or is gone.
         loop {
             let held = match self.fault(pod, version.as_ref()) {
@@ -246,8 +246,7 @@ impl Kubelet {
                 _ => match self.resolve(pod, environment::of_first(pod)).await {
                     Err(why) => waiting(pod, "CreateContainerConfigError", &why, 0),
                     Ok(environment) => {
-                        let message = environment.get("MESSAGE").cloned();
-                        version = version.or(message).or_else(|| environment::tag_of_first(pod));
+                        version = version.or_else(|| environment.get("MESSAGE").cloned());
                         let uid = pod.uid().unwrap_or_default();
                         self.environments.lock().expect("environments").insert(uid, environment);
                         break;
