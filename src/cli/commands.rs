@@ -35,6 +35,13 @@ pub(super) fn data<T: Serialize + ?Sized>(value: &T) -> Result<Value, String> {
     Ok(data)
 }
 
+/// The same as JSON. Where nothing was typed, it is written as it is: the page sends thousands of nodes.
+pub(super) fn json<T: Serialize + ?Sized>(value: &T) -> Result<String, String> {
+    let is_plain = CLUSTER.get().is_none_or(String::is_empty);
+    let written = if is_plain { serde_json::to_string(value) } else { serde_json::to_string(&data(value)?) };
+    written.map_err(|error| error.to_string())
+}
+
 fn all_for_cluster(access: &str, data: &mut Value) {
     match data {
         Value::String(text) => *text = for_cluster(access, text).into_owned(),

@@ -13,7 +13,7 @@ use serde::Serialize;
 use tokio::sync::watch;
 
 use crate::api::condition::timestamp;
-use crate::cli::commands::data;
+use crate::cli::commands::json;
 use crate::clock::Clock;
 use crate::page::picture::{Frame, Line, Picture, Shown, Whole};
 
@@ -39,7 +39,7 @@ struct Change {
 }
 
 fn event<T: Serialize>(name: &str, what: &T) -> Option<Event> {
-    Some(Event::default().event(name).data(serde_json::to_string(&data(what).ok()?).ok()?))
+    Some(Event::default().event(name).data(json(what).ok()?))
 }
 
 /// What a browser was told.
